@@ -1,0 +1,40 @@
+# Every target builds what it needs by itself on a fresh machine with Python 3.10 to 3.13 and a C compiler.
+PYTHON ?= python3
+TORCH ?= 2.13.0
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: venv demo test test-slow test-matrix lint clean
+
+venv: $(VENV)/.done
+
+# torch comes first and pinned: the package's own range would otherwise take the newest build, with CUDA.
+$(VENV)/.done: pyproject.toml Makefile
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[demo,test]'
+	touch $@
+
+demo: venv
+	$(BIN)/python -m inductor_flydsl demo
+
+test: venv
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile
+
+test-slow: venv
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
+
+# torch 2.15.0 and 2.11.0 are CUDA builds of several GB each, and flydsl 0.4.2 stands for the older release.
+test-matrix: venv
+	$(BIN)/pip install --quiet --disable-pip-version-check uv
+	$(BIN)/python tests/matrix.py
+
+lint: venv
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	rm -rf build/typed && mkdir -p build/typed
+	cp -r inductor_flydsl build/typed/ && cp -r lowering templates build/typed/inductor_flydsl/
+	$(BIN)/mypy build/typed/inductor_flydsl
+
+clean:
+	rm -rf $(VENV) .venv-* build dist *.egg-info

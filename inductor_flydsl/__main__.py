@@ -1,0 +1,69 @@
+"""The command line: python -m inductor_flydsl demo | ops | doctor.
+
+Exit codes: 0 done, 1 something fell short, 2 wrong usage.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+
+from inductor_flydsl import __version__
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command and return the exit code."""
+    parser = argparse.ArgumentParser(prog="inductor_flydsl", description=__doc__.splitlines()[0])
+    parser.add_argument("--version", action="version", version=f"inductor_flydsl {__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+
+    demo = commands.add_parser("demo", help="compile a small Llama model and run its linear layers in the simulator")
+    demo.add_argument("--layers", type=_positive, default=2, help="decoder layers (2)")
+    demo.add_argument("--tokens", type=_positive, default=48, help="tokens in the prompt (48)")
+    demo.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    commands.add_parser("ops", help="the table of ops").add_argument(
+        "--json", action="store_true", help="print JSON instead of a table"
+    )
+    commands.add_parser("doctor", help="what works here, and what to do about the rest").add_argument(
+        "--json", action="store_true", help="print JSON instead of lines"
+    )
+    chosen = parser.parse_args(arguments)
+    if chosen.command == "demo":
+        from inductor_flydsl import demo as run_demo
+
+        return run_demo.run(layers=chosen.layers, tokens=chosen.tokens, as_json=chosen.json)
+    if chosen.command == "ops":
+        return _ops(as_json=chosen.json)
+    from inductor_flydsl import doctor
+
+    return doctor.run(as_json=chosen.json)
+
+
+def _positive(text: str) -> int:
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _ops(*, as_json: bool) -> int:
+    import dataclasses
+
+    from inductor_flydsl.ops import OPS, PLANNED
+
+    if as_json:
+        rows = [dataclasses.asdict(op) for op in OPS.values()]
+        print(json.dumps({"ops": rows, "planned": PLANNED}, indent=1))
+        return 0
+    for op in OPS.values():
+        print(f"{op.name}: {op.summary}")
+        for name in ("aten", "path", "dtypes", "layouts", "shapes", "arch", "state"):
+            value = getattr(op, name)
+            print(f"    {name:8} {', '.join(value) if isinstance(value, tuple) else value}")
+    print("not built yet: " + ", ".join(PLANNED))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,229 @@
+"""Compile once, launch many: the handle that generated code and eager overrides call with tensors.
+
+A kernel's code comes from the store, or from FlyDSL through the store, once per key and process. It runs in the
+simulator or through HIP's module API; a process does one of the two, never both.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import struct
+import threading
+import time
+from typing import TYPE_CHECKING, Any
+
+from inductor_flydsl import compiler, store
+from inductor_flydsl.device import Target, simulated_arch
+from inductor_flydsl.ops import OPS
+
+if TYPE_CHECKING:
+    import torch
+
+    from inductor_flydsl.simulator import KernelFacts, Program
+
+_SIZES = {"i64": ("q", 8), "i32": ("i", 4)}
+
+
+class LaunchError(RuntimeError):
+    """A kernel could not be launched: the message says why and what to do."""
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Spec:
+    """What names a kernel: everything that decides its code."""
+
+    op: str
+    config: Any
+    dtype: str
+    target: Target
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The key fields for the store, without the output format."""
+        return {
+            "op": self.op,
+            "config": dataclasses.asdict(self.config),
+            "dtype": self.dtype,
+            "arch": self.target.arch,
+            "flydsl": compiler.flydsl_version(),
+            "templates": compiler.template_hash(),
+        }
+
+
+class Kernel:
+    """One kernel, ready to be called with tensors in the order of its op (`gemm`: a, b, out)."""
+
+    def __init__(self, spec: Spec) -> None:
+        self.spec = spec
+        self._lock = threading.Lock()
+        self._entry: store.Entry | None = None
+        self._program: Program | None = None
+        self._functions: dict[int, Any] = {}
+        self._launch = OPS[spec.op].module.launch
+        arguments = OPS[spec.op].module.KERNARGS
+        self._pack = struct.Struct(_layout(tuple(kind for _, kind in arguments))).pack
+
+    def __repr__(self) -> str:
+        return f"<{self.spec.op} kernel {self.spec.config} for {self.spec.target.tag}>"
+
+    def compile(self) -> None:
+        """Make the kernel ready without launching. Raises CompileError; a kernel of the store costs a file read."""
+        with self._lock:
+            if self._entry is None:
+                self._entry = self._get("isa")
+            if self.spec.target.kind == "simulated" and self._program is None:
+                from inductor_flydsl import simulator
+
+                self._program = simulator.load(self._entry.code.decode(), cache_dir=store.folder())
+
+    @property
+    def facts(self) -> KernelFacts:
+        """Registers, LDS and spills, as the compiler states them in the kernel's metadata."""
+        from inductor_flydsl import simulator
+
+        self.compile()
+        assert self._entry is not None
+        return simulator.kernel_facts(self._entry.code.decode())
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds that FlyDSL took for this kernel when it was made."""
+        self.compile()
+        assert self._entry is not None
+        return float(self._entry.facts["seconds"])
+
+    def _get(self, format: str) -> store.Entry:
+        fields = {**self.spec.fields, "format": format}
+
+        def make() -> tuple[bytes, dict[str, Any]]:
+            _count("compiled", self.spec.op)
+            made = compiler.compile_kernel(
+                self.spec.op, config=fields["config"], dtype=self.spec.dtype, arch=self.spec.target.arch, format=format
+            )
+            return made.code, {"seconds": made.seconds, "kernel": made.kernel}
+
+        return store.get_or_make(fields, make)
+
+    def __call__(self, *tensors: torch.Tensor) -> None:
+        """Launch on the given tensors; the last one is written. Asynchronous on HIP, synchronous in the simulator."""
+        if self.spec.target.kind == "simulated":
+            self._simulate(tensors)
+        else:
+            self._run_on_hip(tensors)
+
+    def _simulate(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        if simulated_arch() != self.spec.target.arch:
+            raise LaunchError(
+                f"this {self.spec.op} kernel was compiled under inductor_flydsl.simulate({self.spec.target.arch!r}) "
+                "and runs only there: call it inside simulate(), or call torch._dynamo.reset() and compile outside"
+            )
+        for tensor in tensors:
+            if tensor.device.type != "cpu":
+                raise LaunchError(f"the simulated device holds CPU tensors, and got one on {tensor.device}")
+        _claim("simulated")
+        from inductor_flydsl import config, simulator
+
+        if self._program is None:
+            self.compile()
+        assert self._program is not None
+        work = self._launch(self.spec.config, *tensors)
+        if work is None:
+            return
+        buffers = [_buffer(simulator, tensor, f"input {i}", False) for i, tensor in enumerate(work.reads)]
+        buffers += [_buffer(simulator, tensor, f"output {i}", True) for i, tensor in enumerate(work.writes)]
+        started = time.perf_counter()
+        result = self._program.launch(
+            grid=work.grid,
+            block=work.block,
+            kernarg=self._pack(*work.arguments),
+            buffers=buffers,
+            step_limit=config.simulator_step_limit,
+        )
+        _count("launched", self.spec.op)
+        _last_launch.update(op=self.spec.op, seconds=time.perf_counter() - started, result=result)
+
+    def _run_on_hip(self, tensors: tuple[torch.Tensor, ...]) -> None:
+        if simulated_arch() is not None:
+            raise LaunchError(f"this {self.spec.op} kernel was compiled for a GPU and cannot run inside simulate()")
+        _claim("hip")
+        import torch
+
+        from inductor_flydsl import hip
+
+        work = self._launch(self.spec.config, *tensors)
+        if work is None:
+            return
+        index = tensors[-1].device.index
+        with torch.cuda.device(index):
+            function = self._functions.get(index)
+            if function is None:
+                entry = self._get("hsaco")
+                function = self._functions[index] = hip.load(entry.code, entry.facts["kernel"])
+            hip.launch(
+                function,
+                grid=work.grid,
+                block=work.block,
+                kernarg=self._pack(*work.arguments),
+                stream=torch.cuda.current_stream(index).cuda_stream,
+            )
+        _count("launched", self.spec.op)
+
+
+@functools.cache
+def _kernel(spec: Spec) -> Kernel:
+    return Kernel(spec)
+
+
+def kernel(op: str, *, config: Any, dtype: str, target: Target) -> Kernel:
+    """The process's one handle for a kernel. `config` is the op's frozen config, `dtype` a torch dtype's name."""
+    return _kernel(Spec(op=op, config=config, dtype=dtype, target=target))
+
+
+def load(op: str, *, config: dict[str, Any], dtype: str, arch: str, kind: str, compute_units: int) -> Kernel:
+    """The handle for the kernel that generated code names; nothing is compiled before its first call."""
+    module = OPS[op].module
+    target = Target(arch=arch, kind=kind, compute_units=compute_units)  # type: ignore[arg-type]
+    return kernel(op, config=module.Config(**config), dtype=dtype, target=target)
+
+
+def last_launch() -> dict[str, Any]:
+    """Op, host seconds and simulator result of this process's most recent simulated launch."""
+    return dict(_last_launch)
+
+
+_last_launch: dict[str, Any] = {}
+_claimed: str | None = None
+
+
+def _claim(kind: str) -> None:
+    """Real and simulated launches never mix: a process that did both could not say which numbers came from where."""
+    global _claimed
+    if _claimed is None:
+        _claimed = kind
+    elif _claimed != kind:
+        raise LaunchError(f"this process has already launched kernels on {_claimed}; start another one for {kind}")
+
+
+def _layout(kinds: tuple[str, ...]) -> str:
+    """The struct format of a kernarg segment: every argument at its natural alignment (AMDGPU kernel ABI)."""
+    text, offset = "<", 0
+    for kind in kinds:
+        code, size = _SIZES[kind]
+        pad = -offset % size
+        text += f"{pad}x" * (pad > 0) + code
+        offset += pad + size
+    return text
+
+
+def _buffer(simulator: Any, tensor: torch.Tensor, name: str, writable: bool) -> Any:
+    """The bytes that a tensor's elements span: what a kernel may touch, and nothing around it."""
+    last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    nbytes = (last + 1) * tensor.element_size() if tensor.numel() else 0
+    return simulator.Buffer(address=tensor.data_ptr(), nbytes=nbytes, writable=writable, name=name)
+
+
+def _count(what: str, op: str) -> None:
+    from torch._dynamo.utils import counters
+
+    counters["inductor_flydsl"][f"{what}:{op}"] += 1

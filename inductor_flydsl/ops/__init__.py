@@ -1,0 +1,54 @@
+"""The table of ops: the front page. One frozen row per op; the contract of each stands in ops/<op>.py."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from types import ModuleType
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Op:
+    """One op: its word (the same in every folder), what reaches it, and an honest state."""
+
+    name: str
+    summary: str
+    aten: tuple[str, ...]
+    path: str
+    dtypes: str
+    layouts: str
+    shapes: str
+    arch: tuple[str, ...]
+    state: str
+
+    @property
+    def module(self) -> ModuleType:
+        """ops/<op>.py: Problem, supports(), profitable(), configs(), reference(), arguments()."""
+        return importlib.import_module(f"inductor_flydsl.ops.{self.name}")
+
+
+OPS: dict[str, Op] = {
+    op.name: op
+    for op in (
+        Op(
+            name="gemm",
+            summary="C = A @ B with fp32 accumulation",
+            aten=("aten.mm", "aten.addmm (beta=0)"),
+            path="compile",
+            dtypes="bf16, fp16",
+            layouts="A row-major, B = weight.t() (NT)",
+            shapes="any M, N; K % 8 == 0; dynamic M and N",
+            arch=("gfx950",),
+            state="runs in the simulator; never run on hardware; not tuned",
+        ),
+    )
+}
+
+# Words that are taken for ops which do not exist yet, so that the README can say so.
+PLANNED: dict[str, str] = {
+    "scaled_gemm": "MXFP8, MXFP4 and FP8 scaled GEMM",
+    "grouped_gemm": "grouped GEMM (mixture of experts)",
+    "scaled_grouped_gemm": "scaled grouped GEMM",
+    "rms_norm": "RMSNorm, forward and backward",
+    "topk": "TopK",
+}

@@ -1,0 +1,1 @@
+"""The Inductor side: candidates, their template buffer, scheduling, generated code. Imported at the first compile."""
