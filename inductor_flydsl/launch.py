@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from inductor_flydsl import compiler, store
 from inductor_flydsl.device import Target, simulated_arch
+from inductor_flydsl.gate import log
 from inductor_flydsl.ops import OPS
 
 if TYPE_CHECKING:
@@ -97,7 +98,9 @@ class Kernel:
         fields = {**self.spec.fields, "format": format}
 
         def make() -> tuple[bytes, dict[str, Any]]:
-            _count("compiled", self.spec.op)
+            spec = self.spec
+            log.info("compiling %s %s %s for %s with FlyDSL", spec.op, spec.config.tile, spec.dtype, spec.target.arch)
+            _count("compiled", spec.op)
             made = compiler.compile_kernel(
                 self.spec.op, config=fields["config"], dtype=self.spec.dtype, arch=self.spec.target.arch, format=format
             )

@@ -1,0 +1,71 @@
+"""The command line: exit codes, JSON, and errors of one line."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from inductor_flydsl import __main__, __version__, compiler
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "inductor_flydsl", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, env={**os.environ, **environment})
+
+
+def test_ops(capsys: pytest.CaptureFixture[str]) -> None:
+    assert __main__.main(["ops"]) == 0
+    text = capsys.readouterr().out
+    assert "gemm: C = A @ B" in text and "not built yet: scaled_gemm" in text
+    assert __main__.main(["ops", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert [op["name"] for op in data["ops"]] == ["gemm"] and "topk" in data["planned"]
+
+
+def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert __main__.main(["doctor", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert data["simulator"] is True and data["hardware"] is False
+    found = {finding["name"]: finding for finding in data["findings"]}
+    assert found["flydsl"]["ok"] and found["simulator"]["ok"] and not found["device"]["ok"]
+    assert __main__.main(["doctor"]) == 0
+    assert "simulator: ready; hardware: not usable" in capsys.readouterr().out
+
+
+def test_doctor_falls_short_without_flydsl(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "flydsl_version", lambda: None)
+    assert __main__.main(["doctor"]) == 1
+    assert "NO  flydsl       flydsl is not installed; pip install 'flydsl>=0.4,<0.6'" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("arguments", [[], ["nonsense"], ["demo", "--layers", "0"], ["ops", "--yaml"]])
+def test_wrong_usage_exits_with_2(arguments: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        __main__.main(arguments)
+    assert stop.value.code == 2
+
+
+def test_version_and_help_do_not_load_torch() -> None:
+    done = run("--version")
+    assert done.returncode == 0 and done.stdout.strip() == f"inductor_flydsl {__version__}"
+    for command in ("demo", "ops", "doctor"):
+        assert run(command, "--help").returncode == 0
+
+
+def test_demo(store: Path) -> None:
+    done = run("demo", "--layers", "1", "--tokens", "24", "--json", INDUCTOR_FLYDSL_STORE_DIR=str(store))
+    assert done.returncode == 0, done.stderr
+    data: dict[str, Any] = json.loads(done.stdout)
+    assert data["ok"] and data["on_flydsl"] >= 7 and data["error"] <= data["allowed"]
+    served = [row for row in data["rows"] if row["choice"] == "flydsl"]
+    assert all(row["op"] == "gemm" and row["vgprs"] > 0 and row["lds_bytes"] > 0 and row["config"] for row in served)
+    assert all(row["decline"] for row in data["rows"] if row["choice"] != "flydsl")
+    assert "compiling" in done.stderr

@@ -1,0 +1,140 @@
+"""HIP launches against a stand-in for libamdhip64 that records every call: there is no AMD GPU here."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import shutil
+import struct
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from inductor_flydsl import compiler, hip, launch
+from inductor_flydsl.device import Target
+from inductor_flydsl.ops import gemm
+
+STAND_IN = r"""
+#include <stddef.h>
+#include <string.h>
+static char image[64], name[64]; static unsigned dims[7]; static void *stream; static unsigned char kernarg[4096]; static size_t size;
+static int fail, launches, loads;
+void record_fail(int code) { fail = code; }
+int record_launches(void) { return launches; }
+int record_loads(void) { return loads; }
+const char *record_image(void) { return image; }
+const char *record_name(void) { return name; }
+const unsigned *record_dims(void) { return dims; }
+void *record_stream(void) { return stream; }
+size_t record_kernarg(unsigned char *to) { memcpy(to, kernarg, size); return size; }
+const char *hipGetErrorString(int code) { return code == 98 ? "invalid device function" : "unknown"; }
+int hipModuleLoadData(void **module, const void *data) { strncpy(image, data, 63); *module = image; loads++; return 0; }
+int hipModuleGetFunction(void **function, void *module, const char *text) {
+  if (module != image) return 1;
+  strncpy(name, text, 63); *function = name; return 0; }
+int hipModuleLaunchKernel(void *function, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz,
+                          unsigned lds, void *s, void **params, void **extra) {
+  if (fail) return fail;
+  if (function != name || params || extra[0] != (void *)1 || extra[2] != (void *)2 || extra[4] != (void *)3) return 1;
+  unsigned all[7] = {gx, gy, gz, bx, by, bz, lds}; memcpy(dims, all, sizeof all); stream = s;
+  size = *(size_t *)extra[3]; memcpy(kernarg, extra[1], size); launches++; return 0; }
+"""
+
+
+@pytest.fixture
+def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ctypes.CDLL]:
+    cc = shutil.which("gcc") or shutil.which("cc")
+    assert cc, "a C compiler is needed; install gcc"
+    (tmp_path / "hip.c").write_text(STAND_IN)
+    library = tmp_path / "libamdhip64.so"
+    subprocess.run([cc, "-shared", "-fPIC", "-o", library, tmp_path / "hip.c"], check=True)
+    monkeypatch.setenv("INDUCTOR_FLYDSL_HIP_LIBRARY", str(library))
+    hip.library.cache_clear()
+    lib = hip.library()
+    for name in ("record_image", "record_name"):
+        getattr(lib, name).restype = ctypes.c_char_p
+    lib.record_dims.restype = ctypes.POINTER(ctypes.c_uint * 7)
+    lib.record_stream.restype = ctypes.c_void_p
+    yield lib
+    hip.library.cache_clear()
+
+
+def kernarg_of(lib: ctypes.CDLL) -> bytes:
+    data = ctypes.create_string_buffer(4096)
+    size = lib.record_kernarg(data)
+    return data.raw[:size]
+
+
+def test_load_and_launch_pass_everything_on(recorder: ctypes.CDLL) -> None:
+    function = hip.load(b"code object", "the_kernel")
+    hip.launch(function, grid=(7, 2, 3), block=(256, 1, 1), kernarg=b"\x01\x02\x03\x04", stream=0x7F00DEADBEEF)
+    assert (recorder.record_image(), recorder.record_name()) == (b"code object", b"the_kernel")
+    assert list(recorder.record_dims().contents) == [7, 2, 3, 256, 1, 1, 0]
+    assert recorder.record_stream() == 0x7F00DEADBEEF
+    assert kernarg_of(recorder) == b"\x01\x02\x03\x04"
+
+
+def test_an_error_names_the_call_and_hip_s_text(recorder: ctypes.CDLL) -> None:
+    function = hip.load(b"code object", "the_kernel")
+    recorder.record_fail(98)
+    with pytest.raises(hip.HipError, match="hipModuleLaunchKernel failed with 98: invalid device function"):
+        hip.launch(function, grid=(1, 1, 1), block=(64, 1, 1), kernarg=b"", stream=0)
+
+
+def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("INDUCTOR_FLYDSL_HIP_LIBRARY", "libno-such-hip.so")
+    hip.library.cache_clear()
+    with pytest.raises(hip.HipError, match="install ROCm"):
+        hip.library()
+    hip.library.cache_clear()
+
+
+class OnGpu(torch.Tensor):
+    """A CPU tensor that says it is on cuda:3."""
+
+    @property
+    def device(self) -> torch.device:  # type: ignore[override]
+        return torch.device("cuda", 3)
+
+
+def test_a_kernel_launches_on_its_tensor_s_device_and_current_stream(
+    recorder: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    guarded: list[int] = []
+
+    @contextlib.contextmanager
+    def guard(index: int) -> Iterator[None]:
+        guarded.append(index)
+        yield
+
+    def make(op: str, **_: Any) -> compiler.Compiled:
+        return compiler.Compiled(code=b"hsaco of " + op.encode(), kernel="gemm_kernel", seconds=0.0)
+
+    streams = iter([11, 22])
+    monkeypatch.setattr(torch.cuda, "device", guard)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda index: SimpleNamespace(cuda_stream=next(streams)))
+    monkeypatch.setattr(compiler, "compile_kernel", make)
+    monkeypatch.setattr(compiler, "template_hash", lambda: "a template that is only in this test")
+    monkeypatch.setattr(launch, "_claimed", None)
+    config = gemm.CONFIGS[0]
+    spec = launch.Spec(
+        op="gemm", config=config, dtype="bfloat16", target=Target(arch="gfx950", kind="hip", compute_units=256)
+    )
+    kernel = launch.Kernel(spec)
+    a, weight, out = (torch.zeros(64, 64, dtype=torch.bfloat16).as_subclass(OnGpu) for _ in range(3))
+    kernel(a, weight.t(), out)
+    assert recorder.record_stream() == 11 and guarded == [3]
+    assert kernarg_of(recorder) == struct.pack(
+        "<qqqiiiiii", a.data_ptr(), weight.data_ptr(), out.data_ptr(), 64, 64, 64, 64, 64, 64
+    )
+    kernel(a, weight.t(), out)
+    assert recorder.record_stream() == 22, "the stream has to be read at every call"
+    assert recorder.record_loads() == 1 and recorder.record_launches() == 2
+    # One process does real launches or simulated ones, never both.
+    with pytest.raises(launch.LaunchError, match="already launched kernels on hip"):
+        launch._claim("simulated")
