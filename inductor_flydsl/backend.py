@@ -58,6 +58,6 @@ def split_options(options: dict[str, Any], known: Any) -> tuple[dict[str, Any], 
             theirs[plain] = value
         else:
             raise ValueError(
-                f"option {name!r} is neither Inductor's nor ours ({', '.join('flydsl.' + o for o in NAMES)})"
+                f"option {name!r} is neither Inductor's nor one of {', '.join('flydsl.' + o for o in NAMES)}"
             )
     return ours, theirs

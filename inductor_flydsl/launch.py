@@ -57,6 +57,8 @@ class Kernel:
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
+        # Options belong to the thread that set them (torch 2.13 on); a later launch may be another thread's.
+        self._root = store.folder()
         self._lock = threading.Lock()
         self._entry: store.Entry | None = None
         self._program: Program | None = None
@@ -76,7 +78,7 @@ class Kernel:
             if self.spec.target.kind == "simulated" and self._program is None:
                 from inductor_flydsl import simulator
 
-                self._program = simulator.load(self._entry.code.decode(), cache_dir=store.folder())
+                self._program = simulator.load(self._entry.code.decode(), cache_dir=self._root)
 
     @property
     def facts(self) -> KernelFacts:
@@ -106,7 +108,7 @@ class Kernel:
             )
             return made.code, {"seconds": made.seconds, "kernel": made.kernel}
 
-        return store.get_or_make(fields, make)
+        return store.get_or_make(fields, make, root=self._root)
 
     def __call__(self, *tensors: torch.Tensor) -> None:
         """Launch on the given tensors; the last one is written. Asynchronous on HIP, synchronous in the simulator."""

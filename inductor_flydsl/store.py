@@ -55,18 +55,22 @@ def folder() -> Path:
     return Path(config.store_dir) if config.store_dir else default_folder()
 
 
-def get_or_make(fields: Mapping[str, Any], make: Callable[[], tuple[bytes, dict[str, Any]]]) -> Entry:
+def get_or_make(
+    fields: Mapping[str, Any], make: Callable[[], tuple[bytes, dict[str, Any]]], *, root: Path | None = None
+) -> Entry:
     """The entry for `fields`, compiled by `make` under the key's lock if it is not there: N processes compile once.
 
+    `root` is the store's folder, folder() if not given (a thread of its own does not see options set in another).
     `make` returns the code and its JSON facts; what it raises is passed on and nothing is stored.
     """
     key = key_of(fields)
     suffix = ".hsaco" if fields.get("format") == "hsaco" else ".isa"
-    base = folder() / VERSION / key[:2] / key
+    root = root or folder()
+    base = root / VERSION / key[:2] / key
     found = _read(base, suffix, key)
     if found is not None:
         return found
-    with _locked(base) as writable:
+    with _locked(base, root) as writable:
         found = _read(base, suffix, key) if writable else None
         if found is not None:
             return found
@@ -74,7 +78,7 @@ def get_or_make(fields: Mapping[str, Any], make: Callable[[], tuple[bytes, dict[
         facts = {"key": key, "fields": dict(fields), "digest": hashlib.sha256(code).hexdigest(), **facts}
         facts["created"] = time.time()
         if writable:
-            _write(base, suffix, code, facts)
+            _write(base, suffix, code, facts, root)
         return Entry(key=key, code=code, facts=facts)
 
 
@@ -101,7 +105,7 @@ def _read(base: Path, suffix: str, key: str) -> Entry | None:
 
 
 @contextlib.contextmanager
-def _locked(base: Path) -> Iterator[bool]:
+def _locked(base: Path, root: Path) -> Iterator[bool]:
     """Hold the key's lock; yields False, without a lock, where the folder cannot be written."""
     import filelock
 
@@ -111,7 +115,7 @@ def _locked(base: Path) -> Iterator[bool]:
         lock.acquire()
     except OSError as error:
         _warn_once(
-            f"the kernel store {folder()} cannot be written ({error}); kernels are kept in memory only. "
+            f"the kernel store {root} cannot be written ({error}); kernels are kept in memory only. "
             "Set INDUCTOR_FLYDSL_STORE_DIR to a folder of your own"
         )
         yield False
@@ -122,12 +126,12 @@ def _locked(base: Path) -> Iterator[bool]:
         lock.release()
 
 
-def _write(base: Path, suffix: str, code: bytes, facts: Mapping[str, Any]) -> None:
+def _write(base: Path, suffix: str, code: bytes, facts: Mapping[str, Any], root: Path) -> None:
     try:
         _replace(base.with_suffix(suffix), code)
         _replace(base.with_suffix(".json"), json.dumps(facts, indent=1, sort_keys=True).encode())
     except OSError as error:
-        _warn_once(f"the kernel store {folder()} could not be written ({error}); kernels are kept in memory only")
+        _warn_once(f"the kernel store {root} could not be written ({error}); kernels are kept in memory only")
 
 
 def _replace(path: Path, data: bytes) -> None:

@@ -76,7 +76,18 @@ def _scalar(node: torch.fx.Node, name: str, default: float) -> float:
 
 def _aligned(node: Any) -> bool:
     """Whether the node's first element is known to be on a 16-byte address."""
-    if node.get_name() in V.graph.unaligned_buffers:
-        return False
     offset = _plain(node.get_layout().offset)
-    return isinstance(offset, int) and offset * node.get_dtype().itemsize % 16 == 0
+    if not isinstance(offset, int) or offset * node.get_dtype().itemsize % 16:
+        return False
+    name = node.get_name()
+    if name in V.graph.constants:
+        return bool(V.graph.constants[name].data_ptr() % 16 == 0)
+    if name not in V.graph.unaligned_buffers:
+        return True
+    # Inductor calls every CPU input unaligned. Allocations are aligned, so the offset of the example decides; should a
+    # later input start elsewhere, launch() copies it.
+    for placeholder in V.graph.module.graph.find_nodes(op="placeholder"):
+        if placeholder.target == name:
+            start = placeholder.meta["val"].storage_offset()
+            return isinstance(start, int) and start * node.get_dtype().itemsize % 16 == 0
+    return False

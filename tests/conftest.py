@@ -31,7 +31,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def fresh(store: Path) -> Iterator[None]:
-    """No compiled graph, counter, option or simulated device from another test; graphs are lowered, not read from a cache."""
+    """No graph, counter, option or simulated device from another test; graphs are lowered, not read from a cache."""
     torch.manual_seed(0)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()

@@ -6,7 +6,7 @@ import torch
 
 
 def rows(m: int, k: int, *, stride: int | None = None, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
-    """A random [m, k] matrix whose rows are `stride` elements apart, NaN in between: what is not ours must not be read."""
+    """A random [m, k] matrix with rows `stride` elements apart and NaN in between, which must not be read."""
     storage = torch.full((m, stride or k), float("nan"), dtype=dtype)
     storage[:, :k] = torch.randn(m, k).to(dtype)
     return storage[:, :k]
@@ -15,7 +15,8 @@ def rows(m: int, k: int, *, stride: int | None = None, dtype: torch.dtype = torc
 def assert_product(have: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> None:
     """Every element within one ulp of the output dtype, plus fp32 accumulation error, of the fp64 product.
 
-    Summing K products in fp32 in any order is off by at most K * 2^-24 * sum |a||b| (Higham, Accuracy and Stability, 3.1).
+    Summing K products in fp32 in any order is off by at most K * 2^-24 * sum |a||b| (Higham, Accuracy and
+    Stability of Numerical Algorithms, section 3.1).
     """
     exact = a.double() @ b.double()
     accumulated = a.shape[1] * 2.0**-24 * (a.double().abs() @ b.double().abs())

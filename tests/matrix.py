@@ -1,6 +1,6 @@
 """make test-matrix: the test suite on the other torch and FlyDSL releases, each in an environment of its own.
 
-Not collected by pytest. uv installs, because the CUDA builds of torch are several GB each and uv shares what they have in common.
+Not collected by pytest. uv installs: the CUDA builds of torch are several GB each, and it shares common parts.
 """
 
 from __future__ import annotations

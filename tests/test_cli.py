@@ -38,9 +38,7 @@ def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     assert "simulator: ready; hardware: not usable" in capsys.readouterr().out
 
 
-def test_doctor_falls_short_without_flydsl(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_doctor_falls_short_without_flydsl(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiler, "flydsl_version", lambda: None)
     assert __main__.main(["doctor"]) == 1
     assert "NO  flydsl       flydsl is not installed; pip install 'flydsl>=0.4,<0.6'" in capsys.readouterr().out
@@ -69,3 +67,13 @@ def test_demo(store: Path) -> None:
     assert all(row["op"] == "gemm" and row["vgprs"] > 0 and row["lds_bytes"] > 0 and row["config"] for row in served)
     assert all(row["decline"] for row in data["rows"] if row["choice"] != "flydsl")
     assert "compiling" in done.stderr
+
+
+def test_demo_without_flydsl_is_plain_inductor(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiler, "flydsl_version", lambda: None)
+    assert __main__.main(["demo", "--layers", "1", "--tokens", "8"]) == 0
+    out, err = capsys.readouterr()
+    assert "FlyDSL cannot be used here (flydsl is not installed; pip install 'flydsl>=0.4,<0.6')" in err
+    assert "plain Inductor" in err and "0 of" in out and "ok" in out

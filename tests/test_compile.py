@@ -1,4 +1,4 @@
-"""From torch.compile down to gfx950 instructions and back: values, choices, declines, dynamic sizes, backward, caches."""
+"""From torch.compile down to gfx950 instructions and back: values, choices, declines, sizes, backward, caches."""
 
 from __future__ import annotations
 
@@ -229,7 +229,9 @@ class TestSimulated:
     def test_explain_has_a_row_per_instance(self) -> None:
         x, first, second = rows(16, 64), rows(48, 64), rows(24, 48)
         with config.patch(force=True):
-            report = inductor_flydsl.explain(lambda x, a, b: (x @ a.t() @ b.t(), x.float() @ a.float().t()), x, first, second)
+            report = inductor_flydsl.explain(
+                lambda x, a, b: (x @ a.t() @ b.t(), x.float() @ a.float().t()), x, first, second
+            )
         assert len(report) == 3
         mine = [row for row in report if row.choice == "flydsl"]
         assert [(row.op, row.overload) for row in mine] == [("gemm", "aten.mm")] * 2
@@ -407,3 +409,34 @@ def test_inductor_keeps_its_own_choices(monkeypatch: pytest.MonkeyPatch) -> None
         finally:
             clear_preprocessing_fns()
     assert seen and all(len(choices) == 1 for choices in seen)
+
+
+@pytest.mark.parametrize(("milliseconds", "chosen"), [(1e-9, True), (1e9, False)])
+def test_on_a_gpu_autotuning_times_ours_beside_the_others(
+    milliseconds: float, chosen: bool, counters: Counter[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A GPU's path as far as it goes without one: the target, the time and the launch are stood in for."""
+    from inductor_flydsl import device
+    from inductor_flydsl.lowering import template
+
+    target = device.Target(arch="gfx950", kind="hip", compute_units=256)
+    launched: list[str] = []
+
+    def run(kernel: launch.Kernel, tensors: tuple[torch.Tensor, ...]) -> None:
+        launched.append(kernel.spec.config.tile)
+        torch.mm(tensors[0], tensors[1], out=tensors[2])
+
+    monkeypatch.setattr(device, "target_of", lambda _: target)
+    monkeypatch.setattr(launch.Kernel, "compile", lambda _: None)
+    monkeypatch.setattr(launch.Kernel, "_run_on_hip", run)
+    monkeypatch.setattr(template.KernelChoice, "benchmark", lambda *_, **__: milliseconds)
+    x, weight = rows(512, 64), rows(1024, 64)
+    from inductor_flydsl import ledger
+
+    with ledger.recording() as decisions:
+        have = torch.compile(linear, backend="flydsl")(x, weight)
+    assert_product(have, x, weight.t())
+    assert counters["candidate:gemm"] == 4 and counters["chosen:gemm"] == chosen == len(launched)
+    times = [candidate.time for candidate in decisions[0].candidates if candidate.name.startswith("flydsl")]
+    assert times == [round(milliseconds * 1000, 2)] * 4 and len(decisions[0].candidates) == 5
+    assert decisions[0].choice == ("flydsl" if chosen else "aten mm")

@@ -22,7 +22,11 @@ from inductor_flydsl.ops import gemm
 STAND_IN = r"""
 #include <stddef.h>
 #include <string.h>
-static char image[64], name[64]; static unsigned dims[7]; static void *stream; static unsigned char kernarg[4096]; static size_t size;
+static char image[64], name[64];
+static unsigned dims[7];
+static void *stream;
+static unsigned char kernarg[4096];
+static size_t size;
 static int fail, launches, loads;
 void record_fail(int code) { fail = code; }
 int record_launches(void) { return launches; }

@@ -58,7 +58,9 @@ def test_only_templates_import_flydsl_at_the_top() -> None:
 def test_imports_run_one_way() -> None:
     for path in (ROOT / "inductor_flydsl").rglob("*.py"):
         for name in imported(path, top_only=True):
-            assert not name.startswith(("inductor_flydsl.lowering", "inductor_flydsl.templates")), f"{path} imports {name}"
+            assert not name.startswith(("inductor_flydsl.lowering", "inductor_flydsl.templates")), (
+                f"{path} imports {name}"
+            )
     for path in (ROOT / "templates").rglob("*.py"):
         for name in imported(path):
             assert not name.startswith("inductor_flydsl.lowering"), f"{path} imports {name}"

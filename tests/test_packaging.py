@@ -52,7 +52,10 @@ def test_installed_wheel_works(wheel: Path, tmp_path: Path) -> None:
     target = tmp_path / "site"
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), str(wheel)]
     subprocess.run(command, check=True)
-    code = f"import sys; sys.path.insert(0, {str(target)!r}); sys.meta_path = [f for f in sys.meta_path if 'Editable' not in repr(f)]\n"
+    code = (
+        f"import sys; sys.path.insert(0, {str(target)!r})\n"
+        "sys.meta_path = [finder for finder in sys.meta_path if 'Editable' not in repr(finder)]\n"
+    )
     done = subprocess.run([sys.executable, "-c", code + CHECK], capture_output=True, text=True, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip().startswith(str(target))

@@ -73,7 +73,9 @@ def test_a_graph_compiled_inside_refuses_to_run_outside() -> None:
     with inductor_flydsl.simulate():
         compiled = torch.compile(linear, backend="flydsl", options=FORCE)
         compiled(x, weight)
-    with pytest.raises(launch.LaunchError, match="compiled under inductor_flydsl.simulate\\('gfx950'\\) and runs only there"):
+    with pytest.raises(
+        launch.LaunchError, match="compiled under inductor_flydsl.simulate\\('gfx950'\\) and runs only there"
+    ):
         compiled(x, weight)
     with inductor_flydsl.simulate():
         assert_product(compiled(x, weight), x, weight.t())

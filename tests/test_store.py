@@ -112,11 +112,11 @@ def test_a_read_only_store_is_still_read(tmp_path: Path) -> None:
 
 def test_threads_that_ask_together_make_once() -> None:
     calls, make = maker()
-    gate = threading.Barrier(6)
+    together, root = threading.Barrier(6), store.folder()
 
     def ask() -> None:
-        gate.wait()
-        store.get_or_make(FIELDS, make)
+        together.wait()
+        store.get_or_make(FIELDS, make, root=root)
 
     threads = [threading.Thread(target=ask) for _ in range(6)]
     for thread in threads:

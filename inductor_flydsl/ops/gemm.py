@@ -214,8 +214,8 @@ def _tiles(config: GemmConfig, hint: tuple[int, int, int]) -> int:
 def _expected_clocks(config: GemmConfig, hint: tuple[int, int, int], target: Target) -> float:
     """Clocks of the busiest CU, from public peak rates: 2048 bf16 MACs and 64 bytes from L2 per CU and clock.
 
-    Four waves are needed to keep the four SIMDs busy. The lesser of the two is hidden behind the greater only in part (a
-    quarter is counted), and 1500 clocks stand for filling and draining the pipeline: guesses until the timing model exists.
+    Four waves are needed to keep the four SIMDs busy. A quarter of the lesser of the two is counted as not hidden
+    behind the greater, and 1500 clocks for filling and draining the pipeline: guesses until the timing model exists.
     """
     k = max(hint[2], 1)
     macs = config.tile_m * config.tile_n * k / (2048 * min(1.0, config.threads / 256))
