@@ -11,6 +11,7 @@ import base64
 import dataclasses
 import functools
 import hashlib
+import importlib
 import importlib.metadata
 import importlib.util
 import json
@@ -115,11 +116,13 @@ def compile_kernel(op: str, *, config: dict[str, Any], dtype: str, arch: str, fo
 def _compile_here(request: dict[str, Any]) -> Compiled:
     global _broken
     try:
-        from inductor_flydsl.templates import compile as templates_compile
+        importlib.import_module("flydsl.compiler")
     except Exception as error:
         # A half-installed FlyDSL raises whatever it likes (KeyError on an unknown arch: aiter#3683).
         _broken = f"{type(error).__name__}: {error}"
         raise CompileError(f"flydsl {flydsl_version()} cannot be imported: {_broken}") from error
+    from inductor_flydsl.templates import compile as templates_compile
+
     try:
         made = templates_compile.compile_kernel(**request)
     except Exception as error:
@@ -157,7 +160,7 @@ class _Worker:
             )
         answer = json.loads(line)
         if not answer["ok"]:
-            raise CompileError(f"FlyDSL could not compile {request['op']}: {answer['error']}")
+            raise CompileError(f"FlyDSL could not compile {request['op']}: {answer['type']}: {answer['error']}")
         return Compiled(code=base64.b64decode(answer["code"]), kernel=answer["kernel"], seconds=answer["seconds"])
 
     def _end(self) -> str:

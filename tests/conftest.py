@@ -37,7 +37,7 @@ def fresh(store: Path) -> Iterator[None]:
     torch._dynamo.utils.counters.clear()
     with (
         config.patch(store_dir=str(store)),
-        inductor_config.patch(fx_graph_cache=False, fx_graph_remote_cache=False),
+        inductor_config.patch(fx_graph_cache=False, fx_graph_remote_cache=False, autotune_local_cache=False),
         torch._functorch.config.patch(enable_autograd_cache=False),
     ):
         yield

@@ -299,7 +299,7 @@ def test_a_flydsl_that_breaks_at_import_is_plain_inductor(where: str, python: Py
         INDUCTOR_FLYDSL_COMPILE_IN=where,
         PYTHONPATH=str(tmp_path / "broken"),
     )
-    assert "KeyError" in done.stdout and done.stdout.count("declined:gemm:") == 1, done.stdout + done.stderr
+    assert "KeyError: 'gfx1100'" in done.stdout and done.stdout.count("declined:gemm:") == 1, done.stdout + done.stderr
 
 
 def test_unknown_options_say_what_there_is() -> None:
@@ -332,7 +332,7 @@ with inductor_flydsl.simulate() if "simulate" in sys.argv else contextlib.nullco
         y = torch.compile(f, backend="flydsl", options={"flydsl.force": True})(x, w)
 assert (y.double() - torch.relu(x.double() @ w.double().t())).abs().max() < 0.3
 ours = counters["inductor_flydsl"]
-hits = counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"]
+hits = int(counters["inductor"]["fxgraph_cache_hit"] + counters["aot_autograd"]["autograd_cache_hit"] > 0)
 print(hits, ours["launched:gemm"], ours["declined:gemm"], ours["chosen:gemm"])
 """
 
