@@ -62,9 +62,10 @@ def _findings() -> Iterator[Finding]:
 
 def _core() -> Finding:
     from inductor_flydsl import simulator, store
+    from inductor_flydsl.simulator import build
 
     try:
-        path = simulator.build_core(cache_dir=store.folder())
+        path = build.core(store.core_folder(store.folder()))._name
     except simulator.SimulatorError as error:
         return Finding(name="simulator", ok=False, text=str(error), needed_for="simulator")
     return Finding(name="simulator", ok=True, text=f"core built: {path}", needed_for="simulator")

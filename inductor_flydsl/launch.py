@@ -78,7 +78,7 @@ class Kernel:
             if self.spec.target.kind == "simulated" and self._program is None:
                 from inductor_flydsl import simulator
 
-                self._program = simulator.load(self._entry.code.decode(), cache_dir=self._root)
+                self._program = simulator.load(self._entry.code.decode(), cache_dir=store.core_folder(self._root))
 
     @property
     def facts(self) -> KernelFacts:

@@ -11,6 +11,7 @@ reported once, and the work goes on in memory.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import dataclasses
 import functools
@@ -80,6 +81,25 @@ def get_or_make(
         if writable:
             _write(base, suffix, code, facts, root)
         return Entry(key=key, code=code, facts=facts)
+
+
+def core_folder(root: Path) -> Path:
+    """Where the simulator's core is built and kept: the store's folder, or one of this process where that is not writable."""
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=root):
+            return root
+    except OSError as error:
+        _warn_once(f"{root} cannot be written ({error}); the simulator's core is built anew in every process")
+        return _private_folder()
+
+
+@functools.cache
+def _private_folder() -> Path:
+    # Not a shared name under /tmp: what lies there is loaded as code.
+    folder = tempfile.TemporaryDirectory(prefix="inductor_flydsl-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
 
 
 def entries() -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from torch._inductor import ir
 from torch._inductor.select_algorithm import ExternKernelCaller
 from torch._inductor.virtualized import V
 
-from inductor_flydsl import activation, compiler, config, device, launch, ledger
+from inductor_flydsl import activation, compiler, config, device, launch, ledger, simulator
 from inductor_flydsl.gate import Decline
 from inductor_flydsl.lowering import gemm
 from inductor_flydsl.lowering.template import KernelChoice
@@ -82,7 +82,7 @@ def _candidates(
         # Taken without timing: it has to be known now that it compiles, while PyTorch's kernel can still be kept.
         try:
             kernels[0].compile()
-        except compiler.CompileError as error:
+        except (compiler.CompileError, simulator.SimulatorError) as error:
             return Decline("{error}", error=error)
     return [KernelChoice(kernel, inputs, fixed, decision) for kernel in kernels]
 

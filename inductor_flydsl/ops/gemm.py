@@ -25,8 +25,11 @@ OVERLOADS = ("aten.mm.default", "aten.addmm.default")
 # Direct-to-LDS loads move 16 bytes a lane: 8 elements of 2 bytes.
 LOAD_ELEMENTS = 8
 # A tile's rows are addressed with 32-bit offsets from the tile's own 64-bit base, and offsets from 2^31 up mean "out of
-# range" to the kernel: 256 rows (the largest tile) of 2-byte elements have to stay below that.
-MAX_LEADING_STRIDE = 2**31 // (256 * 2) - LOAD_ELEMENTS
+# range" to the kernel: the rows of the largest tile, of 2-byte elements, have to stay below that.
+MAX_TILE_ROWS = 256
+MAX_LEADING_STRIDE = 2**31 // (MAX_TILE_ROWS * 2) - LOAD_ELEMENTS
+# s_waitcnt counts up to 63 outstanding vector memory operations (6 bits).
+MAX_VMCNT = 63
 # M, N and K travel as i32, and a kernel rounds them up to whole tiles.
 MAX_SIZE = 2**31 - 1 - 512
 
@@ -63,17 +66,80 @@ class GemmConfig:
     def tile(self) -> str:
         return f"{self.tile_m}x{self.tile_n}x{self.tile_k}"
 
+    @property
+    def rows_per_load(self) -> int:
+        """LDS rows of K that the whole workgroup fills with one 16-byte load per lane."""
+        return self.threads * LOAD_ELEMENTS // self.tile_k
+
+    @property
+    def outstanding_loads(self) -> int:
+        """Loads per wave that may still be in flight when a K tile has to be complete."""
+        return (self.stages - 2) * (self.tile_m + self.tile_n) // self.rows_per_load
+
     def valid_for(self, target: Target) -> Decline | None:
         """Why this config cannot be compiled for `target`, or None."""
-        return gate.first_decline(
-            gate.multiple_of("tile_m", self.tile_m, 16 * self.waves_m),
-            gate.multiple_of("tile_n", self.tile_n, 16 * self.waves_n),
-            gate.multiple_of("tile_k", self.tile_k, 32),
-            gate.multiple_of("A tile bytes", self.tile_m * self.tile_k * 2, 16 * self.threads),
-            gate.multiple_of("B tile bytes", self.tile_n * self.tile_k * 2, 16 * self.threads),
-            gate.at_most("threads", self.threads, 1024),
-            gate.at_most("LDS bytes", self.lds_bytes, target.lds_bytes),
+        return self.fault(lds_bytes=target.lds_bytes)
+
+    def fault(self, *, lds_bytes: int) -> Decline | None:
+        """Why no kernel can be built from this config with so many bytes of LDS a workgroup, or None."""
+        for name in ("tile_m", "tile_n", "tile_k", "waves_m", "waves_n"):
+            if getattr(self, name) < 1:
+                return Decline("{name}={value} has to be at least 1", name=name, value=getattr(self, name))
+        if self.stages < 2:
+            return Decline("stages={s} is below 2: loading and computing need a buffer each", s=self.stages)
+        if self.group_m < 0:
+            return Decline("group_m={g} is negative; use 0 for tiles in row-major order", g=self.group_m)
+        if self.tile_k not in (32, 64, 128):
+            return Decline("tile_k={k} is not one of 32, 64, 128, for which an LDS swizzle is known", k=self.tile_k)
+        if self.threads > 1024:
+            waves = self.threads // 64
+            return Decline("waves_m * waves_n = {waves} is above 16, the waves of a workgroup", waves=waves)
+        return (
+            self._tile_fault("m", self.tile_m, self.waves_m)
+            or self._tile_fault("n", self.tile_n, self.waves_n)
+            or self._pipeline_fault(lds_bytes)
         )
+
+    def _tile_fault(self, name: str, tile: int, waves: int) -> Decline | None:
+        facts = {"name": name, "tile": tile, "waves": waves, "threads": self.threads, "k": self.tile_k}
+        if tile % (16 * waves):
+            return Decline("tile_{name}={tile} is not a multiple of 16 * waves_{name}={waves}", **facts)
+        if tile > MAX_TILE_ROWS:
+            limit = MAX_TILE_ROWS
+            return Decline(
+                "tile_{name}={tile} is above {limit}, what 32-bit buffer offsets allow", limit=limit, **facts
+            )
+        if tile % self.rows_per_load:
+            return Decline(
+                "tile_{name}={tile} is not a multiple of {rows}, the rows that {threads} threads load at once with "
+                "tile_k={k}; use fewer waves or a larger tile_k",
+                rows=self.rows_per_load,
+                **facts,
+            )
+        return None
+
+    def _pipeline_fault(self, lds_bytes: int) -> Decline | None:
+        facts = {"threads": self.threads, "rows": self.rows_per_load, "k": self.tile_k}
+        if self.rows_per_load % 16:
+            return Decline(
+                "{threads} threads load {rows} rows at once with tile_k={k}, which is not a multiple of 16; use more "
+                "waves or a smaller tile_k",
+                **facts,
+            )
+        if self.lds_bytes > lds_bytes:
+            return Decline(
+                "the config needs {need} bytes of LDS, above {limit}; use fewer stages",
+                need=self.lds_bytes,
+                limit=lds_bytes,
+            )
+        if self.outstanding_loads > MAX_VMCNT:
+            return Decline(
+                "{loads} loads in flight per wave are above {limit}, what s_waitcnt can count; use fewer stages or "
+                "more waves",
+                loads=self.outstanding_loads,
+                limit=MAX_VMCNT,
+            )
+        return None
 
 
 # The name by which launch.py and generated code find this op's config.

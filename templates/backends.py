@@ -1,0 +1,49 @@
+"""The FlyDSL compile backends that templates/compile.py selects: ROCm's own pipeline, ending in a format of our choice.
+
+Only the pipeline and the cache identity differ from FlyDSL's rocm backend, so they go with FlyDSL's own device runtime,
+and the user's own kernels are not touched.
+"""
+
+import time
+
+from flydsl.compiler.backends import register_backend
+from flydsl.compiler.backends.rocm import RocmBackend
+from flydsl.runtime.device_runtime import register_compile_runtime_mapping
+
+_LAST_PASS = "gpu-module-to-binary{format=fatbin"
+_requested_at = 0.0
+
+
+def pipeline_requested_at() -> float:
+    """When (time.perf_counter, seconds) FlyDSL last asked one of these backends for its passes: tracing ended there."""
+    return _requested_at
+
+
+class _CodeObject(RocmBackend):  # type: ignore[misc]
+    """FlyDSL's own pipeline, to a linked code object."""
+
+    FORMAT = "fatbin"
+
+    def pipeline_fragments(self, *, compile_hints: dict) -> list[str]:
+        global _requested_at
+        _requested_at = time.perf_counter()
+        *passes, last = super().pipeline_fragments(compile_hints=compile_hints)
+        if not last.startswith(_LAST_PASS):
+            raise RuntimeError(f"FlyDSL's last pass is {last!r}, not {_LAST_PASS}...; install flydsl>=0.4,<0.6")
+        return [*passes, last.replace("format=fatbin", f"format={self.FORMAT}", 1)]
+
+    def hash(self) -> str:
+        return f"{super().hash()}|inductor_flydsl_{self.FORMAT}"
+
+
+class _Assembly(_CodeObject):
+    """The same pipeline, to assembly text: no assembler, no linker, no ROCm installation."""
+
+    FORMAT = "isa"
+
+
+for _backend in (_CodeObject, _Assembly):
+    _name = f"inductor_flydsl_{_backend.FORMAT}"
+    register_backend(_name, _backend, force=True)
+    # FlyDSL 0.4 pairs backends with runtimes by the backend's name, 0.5 by its target's.
+    register_compile_runtime_mapping(_name, "rocm")
