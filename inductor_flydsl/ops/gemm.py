@@ -82,64 +82,34 @@ class GemmConfig:
 
     def fault(self, *, lds_bytes: int) -> Decline | None:
         """Why no kernel can be built from this config with so many bytes of LDS a workgroup, or None."""
+        facts = dataclasses.asdict(self)
         for name in ("tile_m", "tile_n", "tile_k", "waves_m", "waves_n"):
-            if getattr(self, name) < 1:
-                return Decline("{name}={value} has to be at least 1", name=name, value=getattr(self, name))
-        if self.stages < 2:
-            return Decline("stages={s} is below 2: loading and computing need a buffer each", s=self.stages)
-        if self.group_m < 0:
-            return Decline("group_m={g} is negative; use 0 for tiles in row-major order", g=self.group_m)
+            if facts[name] < 1:
+                return Decline("{name}={value} has to be at least 1", name=name, value=facts[name])
         if self.tile_k not in (32, 64, 128):
-            return Decline("tile_k={k} is not one of 32, 64, 128, for which an LDS swizzle is known", k=self.tile_k)
-        if self.threads > 1024:
-            waves = self.threads // 64
-            return Decline("waves_m * waves_n = {waves} is above 16, the waves of a workgroup", waves=waves)
-        return (
-            self._tile_fault("m", self.tile_m, self.waves_m)
-            or self._tile_fault("n", self.tile_n, self.waves_n)
-            or self._pipeline_fault(lds_bytes)
+            return Decline("tile_k={tile_k} is not one of 32, 64, 128, for which an LDS swizzle is known", **facts)
+        rows, waves = self.rows_per_load, self.waves_m * self.waves_n
+        facts |= {"rows": rows, "waves": waves, "threads": self.threads, "most": MAX_TILE_ROWS, "vmcnt": MAX_VMCNT}
+        facts |= {"lds": self.lds_bytes, "lds_limit": lds_bytes, "loads": self.outstanding_loads}
+        load = "{rows}, the rows that {threads} threads load at once with tile_k={tile_k}"
+        rules = (
+            (self.stages < 2, "stages={stages} is below 2: loading and computing need a buffer each"),
+            (self.group_m < 0, "group_m={group_m} is negative; use 0 for tiles in row-major order"),
+            (waves > 16, "waves_m * waves_n = {waves} is above 16, the waves of a workgroup"),
+            (self.tile_m % (16 * self.waves_m), "tile_m={tile_m} is not a multiple of 16 * waves_m={waves_m}"),
+            (self.tile_n % (16 * self.waves_n), "tile_n={tile_n} is not a multiple of 16 * waves_n={waves_n}"),
+            (self.tile_m > MAX_TILE_ROWS, "tile_m={tile_m} is above {most}, what 32-bit buffer offsets allow"),
+            (self.tile_n > MAX_TILE_ROWS, "tile_n={tile_n} is above {most}, what 32-bit buffer offsets allow"),
+            (self.tile_m % rows, f"tile_m={{tile_m}} is not a multiple of {load}; use fewer waves or a larger tile_k"),
+            (self.tile_n % rows, f"tile_n={{tile_n}} is not a multiple of {load}; use fewer waves or a larger tile_k"),
+            (rows % 16, f"16 is no divisor of {load}; use more waves or a smaller tile_k"),
+            (self.lds_bytes > lds_bytes, "the config needs {lds} bytes of LDS, above {lds_limit}; use fewer stages"),
+            (
+                self.outstanding_loads > MAX_VMCNT,
+                "{loads} loads in flight per wave are above {vmcnt}, what s_waitcnt counts; use fewer stages",
+            ),
         )
-
-    def _tile_fault(self, name: str, tile: int, waves: int) -> Decline | None:
-        facts = {"name": name, "tile": tile, "waves": waves, "threads": self.threads, "k": self.tile_k}
-        if tile % (16 * waves):
-            return Decline("tile_{name}={tile} is not a multiple of 16 * waves_{name}={waves}", **facts)
-        if tile > MAX_TILE_ROWS:
-            limit = MAX_TILE_ROWS
-            return Decline(
-                "tile_{name}={tile} is above {limit}, what 32-bit buffer offsets allow", limit=limit, **facts
-            )
-        if tile % self.rows_per_load:
-            return Decline(
-                "tile_{name}={tile} is not a multiple of {rows}, the rows that {threads} threads load at once with "
-                "tile_k={k}; use fewer waves or a larger tile_k",
-                rows=self.rows_per_load,
-                **facts,
-            )
-        return None
-
-    def _pipeline_fault(self, lds_bytes: int) -> Decline | None:
-        facts = {"threads": self.threads, "rows": self.rows_per_load, "k": self.tile_k}
-        if self.rows_per_load % 16:
-            return Decline(
-                "{threads} threads load {rows} rows at once with tile_k={k}, which is not a multiple of 16; use more "
-                "waves or a smaller tile_k",
-                **facts,
-            )
-        if self.lds_bytes > lds_bytes:
-            return Decline(
-                "the config needs {need} bytes of LDS, above {limit}; use fewer stages",
-                need=self.lds_bytes,
-                limit=lds_bytes,
-            )
-        if self.outstanding_loads > MAX_VMCNT:
-            return Decline(
-                "{loads} loads in flight per wave are above {limit}, what s_waitcnt can count; use fewer stages or "
-                "more waves",
-                loads=self.outstanding_loads,
-                limit=MAX_VMCNT,
-            )
-        return None
+        return next((Decline(sentence, **facts) for broken, sentence in rules if broken), None)
 
 
 # The name by which launch.py and generated code find this op's config.
