@@ -1,0 +1,417 @@
+/* Scalar, buffer, global and scratch memory. Every access is checked against the buffers registered for the launch. */
+#include "memory.h"
+
+#include "formats.h"
+
+/* Lanes without an access read here. */
+static const _Alignas(16) u8 zeros[16] = {0};
+
+/* The registered region that holds [address, address + bytes), preferring the one hit last. */
+static inline const Region *find_region(Wave *wave, u64 address, u64 bytes, bool write) {
+    const Region *region = wave->last_region;
+    if (address - region->base < region->bytes && bytes <= region->bytes - (address - region->base) &&
+        (!write || region->writable))
+        return region;
+    const Launch *launch = wave->launch;
+    for (u32 n = 0; n < launch->region_count; ++n) {
+        region = &launch->regions[n];
+        if (address - region->base < region->bytes && bytes <= region->bytes - (address - region->base) &&
+            (!write || region->writable))
+            return wave->last_region = region;
+    }
+    return NULL;
+}
+
+/* Checks the active lanes of a global access, all at once where one region holds them all. */
+static int check_lanes(Wave *wave, const u64 *address, u64 active, u64 bytes, bool write) {
+    if (!active) return CONTINUE;
+    u64 lowest = ~(u64)0, highest = 0;
+    if (active == ALL_LANES) {
+        LANES {
+            lowest = address[i] < lowest ? address[i] : lowest;
+            highest = address[i] > highest ? address[i] : highest;
+        }
+    } else {
+        for (u64 rest = active; rest; rest &= rest - 1) {
+            u64 one = address[__builtin_ctzll(rest)];
+            lowest = one < lowest ? one : lowest;
+            highest = one > highest ? one : highest;
+        }
+    }
+    if (find_region(wave, lowest, highest - lowest + bytes, write)) return CONTINUE;
+    for (u64 rest = active; rest; rest &= rest - 1) {
+        int lane = __builtin_ctzll(rest);
+        if (!find_region(wave, address[lane], bytes, write))
+            return raise_fault(wave, write ? FAULT_GLOBAL_STORE : FAULT_GLOBAL_LOAD, lane, address[lane], bytes, "%s",
+                               "");
+    }
+    return CONTINUE;
+}
+
+/* ---- scalar memory */
+
+static int load_scalars(Wave *wave, const Instruction *in, u64 base, u32 offset, u64 limit) {
+    u32 values[16];
+    for (int q = 0; q < in->dwords; ++q) {
+        u64 position = (u64)offset + 4 * (u64)q, address = base + position;
+        values[q] = 0;
+        if (position + 4 > limit) continue;
+        if (!find_region(wave, address, 4, false))
+            return raise_fault(wave, FAULT_GLOBAL_LOAD, -1, address, 4, "%s", "");
+        memcpy(&values[q], (const void *)(uintptr_t)address, 4);
+    }
+    for (int q = 0; q < in->dwords; ++q) wave->scalars[in->operand[0].index + q] = values[q];
+    return CONTINUE;
+}
+
+static int s_load(Wave *wave, const Instruction *in) {
+    u64 base = scalar64(wave, in, 1) + scalar(wave, in, 2) + (u64)(i64)in->offset;
+    return load_scalars(wave, in, base & ~(u64)3, 0, ~(u64)0);
+}
+
+/* ---- the buffer descriptor */
+
+typedef struct {
+    u64 base;
+    u64 records; /* bytes */
+} Descriptor;
+
+static int read_descriptor(Wave *wave, const Instruction *in, int operand, Descriptor *descriptor) {
+    const u32 *word = wave->scalars + in->operand[operand].index;
+    descriptor->base = (u64)(word[1] & 0xffffu) << 32 | word[0];
+    descriptor->records = word[2];
+    if (word[1] >> 16 & 0x3fffu)
+        return raise_fault(wave, FAULT_OTHER, -1, 0, 0,
+                           "a buffer descriptor with stride %u: only raw buffers are simulated",
+                           word[1] >> 16 & 0x3fffu);
+    if (word[1] >> 31)
+        return raise_fault(wave, FAULT_OTHER, -1, 0, 0, "a swizzled buffer descriptor: only raw buffers are simulated");
+    return CONTINUE;
+}
+
+/* THE BOUNDS RULE of raw buffers, and the only place that holds it: whether `bytes` at voffset + immediate (= offset)
+   and soffset lie inside the buffer. Assumed, not established on hardware: soffset counts, nothing wraps at 32 bits,
+   and each dword of an access is judged alone. */
+static inline bool in_buffer(const Descriptor *descriptor, u64 offset, u64 soffset, u64 bytes) {
+    return offset + soffset + bytes <= descriptor->records;
+}
+
+/* s_buffer_load: dwords past the end read as 0 [assumed, like the rule above]. */
+static int s_buffer_load(Wave *wave, const Instruction *in) {
+    Descriptor descriptor;
+    int status = read_descriptor(wave, in, 1, &descriptor);
+    if (status) return status;
+    u32 offset = (scalar(wave, in, 2) + (u32)in->offset) & ~3u;
+    return load_scalars(wave, in, descriptor.base, offset, descriptor.records);
+}
+
+/* ---- buffer memory. Operands: 0 data, 1 vector address, 2 descriptor, 3 soffset. */
+
+typedef struct {
+    Descriptor descriptor;
+    u64 soffset;
+    u64 offset[LANE_COUNT];  /* voffset + immediate */
+    u64 address[LANE_COUNT]; /* of lanes that are active and wholly in range; others read zeros */
+    u64 whole;               /* lanes wholly in range */
+    u64 exec;
+} BufferAccess;
+
+static int begin_buffer(Wave *wave, const Instruction *in, BufferAccess *access, bool write) {
+    int status = read_descriptor(wave, in, 2, &access->descriptor);
+    if (status) return status;
+    u64 bytes = (u64)in->dwords * in->element_bytes, exec = active_lanes(wave);
+    access->soffset = scalar(wave, in, 3);
+    access->exec = exec;
+    u64 immediate = (u64)(u32)in->offset;
+    if (in->flags & FLAG_OFFEN) {
+        const u32 *voffset = vector_row(wave, in, 1);
+        LANES access->offset[i] = voffset[i] + immediate;
+    } else {
+        LANES access->offset[i] = immediate;
+    }
+    u32 inside[LANE_COUNT];
+    Descriptor descriptor = access->descriptor;
+    u64 soffset = access->soffset;
+    LANES inside[i] = in_buffer(&descriptor, access->offset[i], soffset, bytes);
+    access->whole = collect_mask(inside) & exec;
+    u64 base = descriptor.base + soffset, whole = access->whole;
+    LANES access->address[i] = whole >> i & 1 ? base + access->offset[i] : (u64)(uintptr_t)zeros;
+    if (whole != exec) wave->launch->counters.out_of_range_lanes += (u64)__builtin_popcountll(exec & ~whole);
+    return check_lanes(wave, access->address, whole, bytes, write);
+}
+
+/* The lanes that are not wholly in range: dword by dword. */
+static int load_partial(Wave *wave, const Instruction *in, const BufferAccess *access, u32 *rows) {
+    for (u64 rest = access->exec & ~access->whole; rest; rest &= rest - 1) {
+        int lane = __builtin_ctzll(rest);
+        for (u64 q = 0; q < in->dwords; ++q) {
+            u64 offset = access->offset[lane] + q * 4;
+            if (!in_buffer(&access->descriptor, offset, access->soffset, in->element_bytes)) continue;
+            u64 address = access->descriptor.base + access->soffset + offset;
+            if (!find_region(wave, address, in->element_bytes, false))
+                return raise_fault(wave, FAULT_GLOBAL_LOAD, lane, address, in->element_bytes, "%s", "");
+            memcpy(&rows[q * LANE_COUNT + (u64)lane], (const void *)(uintptr_t)address, 4);
+        }
+    }
+    return CONTINUE;
+}
+
+static int load_rows(Wave *wave, const Instruction *in, u32 *rows, u64 *exec) {
+    BufferAccess access;
+    int status = begin_buffer(wave, in, &access, false);
+    if (status) return status;
+    gather(rows, access.address, in->dwords, in->element_bytes, in->flags & FLAG_SIGNED);
+    *exec = access.exec;
+    wave->launch->counters.global_load_bytes +=
+        (u64)__builtin_popcountll(access.whole) * in->dwords * in->element_bytes;
+    /* A sub-dword access has no parts; only dwords can be partly in range. */
+    if (access.whole != access.exec && in->dwords > 1) return load_partial(wave, in, &access, rows);
+    return CONTINUE;
+}
+
+static int buffer_load(Wave *wave, const Instruction *in) {
+    u32 rows[MAX_DWORDS * LANE_COUNT];
+    u64 exec;
+    int status = load_rows(wave, in, rows, &exec);
+    if (status) return status;
+    write_loaded(wave, in, 0, rows, exec);
+    return CONTINUE;
+}
+
+/* The LDS end of a load to LDS: M0 + immediate + lane * size, by lane number whatever EXEC is. */
+static int rows_to_lds(Wave *wave, const Instruction *in, const u32 *rows, u64 exec) {
+    u32 base = wave->scalars[SCALAR_M0] + (u32)in->offset, bytes = (u32)in->dwords * 4;
+    for (u64 rest = exec; rest; rest &= rest - 1) {
+        u32 lane = (u32)__builtin_ctzll(rest), offset = base + lane * bytes;
+        if ((u64)offset + bytes > wave->launch->lds_bytes)
+            return raise_fault(wave, FAULT_LDS, (int)lane, offset, bytes, "%s", "");
+        u32 value[MAX_DWORDS];
+        for (u32 q = 0; q < in->dwords; ++q) value[q] = rows[q * LANE_COUNT + lane];
+        memcpy(wave->lds + offset, value, bytes);
+    }
+    wave->launch->counters.lds_dma_bytes += (u64)__builtin_popcountll(exec) * bytes;
+    return CONTINUE;
+}
+
+/* Lanes out of range write 0 into LDS [assumed]. */
+static int buffer_load_lds(Wave *wave, const Instruction *in) {
+    u32 rows[MAX_DWORDS * LANE_COUNT];
+    u64 exec;
+    int status = load_rows(wave, in, rows, &exec);
+    return status ? status : rows_to_lds(wave, in, rows, exec);
+}
+
+static int buffer_store(Wave *wave, const Instruction *in) {
+    BufferAccess access;
+    int status = begin_buffer(wave, in, &access, true);
+    if (status) return status;
+    u32 made[LANE_COUNT];
+    const u32 *rows = stored_rows(wave, in, 0, made);
+    scatter(rows, access.address, in->dwords, in->element_bytes, access.whole);
+    wave->launch->counters.global_store_bytes +=
+        (u64)__builtin_popcountll(access.whole) * in->dwords * in->element_bytes;
+    if (in->dwords == 1) return CONTINUE;
+    for (u64 rest = access.exec & ~access.whole; rest; rest &= rest - 1) {
+        int lane = __builtin_ctzll(rest);
+        for (u64 q = 0; q < in->dwords; ++q) {
+            u64 offset = access.offset[lane] + q * 4;
+            if (!in_buffer(&access.descriptor, offset, access.soffset, 4)) continue;
+            u64 address = access.descriptor.base + access.soffset + offset;
+            if (!find_region(wave, address, 4, true))
+                return raise_fault(wave, FAULT_GLOBAL_STORE, lane, address, 4, "%s", "");
+            memcpy((void *)(uintptr_t)address, &rows[q * LANE_COUNT + (u64)lane], 4);
+        }
+    }
+    return CONTINUE;
+}
+
+/* ---- global memory. Operands: 0 data, 1 vector address, 2 scalar base, 3 the destination of an atomic's old value.
+   FLAG_SADDR: scalar base + 32-bit vector offset; else a 64-bit vector address. */
+
+static void global_addresses(Wave *wave, const Instruction *in, u64 *address) {
+    u64 offset = (u64)(i64)in->offset;
+    if (in->flags & FLAG_SADDR) {
+        u64 base = scalar64(wave, in, 2) + offset;
+        if (in->flags & FLAG_VADDR) {
+            const u32 *low = vector_row(wave, in, 1);
+            LANES address[i] = base + low[i];
+        } else {
+            LANES address[i] = base;
+        }
+        return;
+    }
+    const u32 *low = vector_row(wave, in, 1), *high = low + LANE_COUNT;
+    LANES address[i] = ((u64)high[i] << 32 | low[i]) + offset;
+}
+
+static int global_rows(Wave *wave, const Instruction *in, u32 *rows, u64 exec) {
+    u64 address[LANE_COUNT], bytes = (u64)in->dwords * in->element_bytes;
+    global_addresses(wave, in, address);
+    int status = check_lanes(wave, address, exec, bytes, false);
+    if (status) return status;
+    LANES address[i] = exec >> i & 1 ? address[i] : (u64)(uintptr_t)zeros;
+    gather(rows, address, in->dwords, in->element_bytes, in->flags & FLAG_SIGNED);
+    wave->launch->counters.global_load_bytes += (u64)__builtin_popcountll(exec) * bytes;
+    return CONTINUE;
+}
+
+static int global_load(Wave *wave, const Instruction *in) {
+    u32 rows[MAX_DWORDS * LANE_COUNT];
+    u64 exec = active_lanes(wave);
+    int status = global_rows(wave, in, rows, exec);
+    if (status) return status;
+    write_loaded(wave, in, 0, rows, exec);
+    return CONTINUE;
+}
+
+static int global_load_lds(Wave *wave, const Instruction *in) {
+    u32 rows[MAX_DWORDS * LANE_COUNT];
+    u64 exec = active_lanes(wave);
+    int status = global_rows(wave, in, rows, exec);
+    return status ? status : rows_to_lds(wave, in, rows, exec);
+}
+
+static int global_store(Wave *wave, const Instruction *in) {
+    u64 address[LANE_COUNT], exec = active_lanes(wave), bytes = (u64)in->dwords * in->element_bytes;
+    global_addresses(wave, in, address);
+    int status = check_lanes(wave, address, exec, bytes, true);
+    if (status) return status;
+    u32 made[LANE_COUNT];
+    scatter(stored_rows(wave, in, 0, made), address, in->dwords, in->element_bytes, exec);
+    wave->launch->counters.global_store_bytes += (u64)__builtin_popcountll(exec) * bytes;
+    return CONTINUE;
+}
+
+/* ---- scratch: private memory of each lane */
+
+static int scratch_offsets(Wave *wave, const Instruction *in, u64 *address, u64 exec) {
+    u32 size = wave->launch->scratch_bytes, bytes = (u32)in->dwords * in->element_bytes;
+    i64 base = in->offset + (in->flags & FLAG_SADDR ? (i64)(i32)scalar(wave, in, 2) : 0);
+    for (int i = 0; i < LANE_COUNT; ++i) address[i] = (u64)(uintptr_t)zeros;
+    for (u64 rest = exec; rest; rest &= rest - 1) {
+        int lane = __builtin_ctzll(rest);
+        i64 offset = base + (in->flags & FLAG_VADDR ? (i64)(i32)vector_row(wave, in, 1)[lane] : 0);
+        if (offset < 0 || (u64)offset + bytes > size)
+            return raise_fault(wave, FAULT_SCRATCH, lane, (u64)offset, bytes, "%s", "");
+        address[lane] = (u64)(uintptr_t)(wave->scratch + (size_t)lane * size + (size_t)offset);
+    }
+    return CONTINUE;
+}
+
+static int scratch_load(Wave *wave, const Instruction *in) {
+    u64 address[LANE_COUNT], exec = active_lanes(wave);
+    u32 rows[MAX_DWORDS * LANE_COUNT];
+    int status = scratch_offsets(wave, in, address, exec);
+    if (status) return status;
+    gather(rows, address, in->dwords, in->element_bytes, in->flags & FLAG_SIGNED);
+    write_loaded(wave, in, 0, rows, exec);
+    return CONTINUE;
+}
+
+static int scratch_store(Wave *wave, const Instruction *in) {
+    u64 address[LANE_COUNT], exec = active_lanes(wave);
+    int status = scratch_offsets(wave, in, address, exec);
+    if (status) return status;
+    u32 made[LANE_COUNT];
+    scatter(stored_rows(wave, in, 0, made), address, in->dwords, in->element_bytes, exec);
+    return CONTINUE;
+}
+
+/* ---- atomics on 32-bit memory: old value x, operand y. Waves run one after another, so plain updates are atomic. */
+
+static inline u32 add_pairs_f16(u32 x, u32 y) {
+    u32 low = f16_from_f32(as_bits(as_float(f32_from_f16(x & 0xffffu)) + as_float(f32_from_f16(y & 0xffffu))));
+    u32 high = f16_from_f32(as_bits(as_float(f32_from_f16(x >> 16)) + as_float(f32_from_f16(y >> 16))));
+    return low | high << 16;
+}
+
+static inline u32 add_pairs_bf16(u32 x, u32 y) {
+    u32 low = bf16_from_f32(as_bits(as_float(x << 16) + as_float(y << 16)));
+    u32 high = bf16_from_f32(as_bits(as_float(x & 0xffff0000u) + as_float(y & 0xffff0000u)));
+    return low | high << 16;
+}
+
+#define ATOMICS(ROW)                                               \
+    ROW(atomic_swap, y)                                            \
+    ROW(atomic_add, x + y)                                         \
+    ROW(atomic_sub, x - y)                                         \
+    ROW(atomic_smin, (i32)x < (i32)y ? x : y)                      \
+    ROW(atomic_umin, x < y ? x : y)                                \
+    ROW(atomic_smax, (i32)x > (i32)y ? x : y)                      \
+    ROW(atomic_umax, x > y ? x : y)                                \
+    ROW(atomic_and, x & y)                                         \
+    ROW(atomic_or, x | y)                                          \
+    ROW(atomic_xor, x ^ y)                                         \
+    ROW(atomic_add_f32, as_bits(as_float(x) + as_float(y)))        \
+    ROW(atomic_pk_add_f16, add_pairs_f16(x, y))                    \
+    ROW(atomic_pk_add_bf16, add_pairs_bf16(x, y))
+
+static void write_old(Wave *wave, const Instruction *in, const u32 *old, u64 exec) {
+    if (in->flags & FLAG_RETURN) write_row(vector_row(wave, in, 4), old, exec);
+}
+
+/* Operand 4 is the register that the old value goes to. */
+#define DEFINE_ATOMIC(name, expression)                                                        \
+    static void name##_lanes(Wave *wave, const Instruction *in, const u64 *address, u64 active, u64 exec) { \
+        const u32 *data = vector_row(wave, in, 0);                                             \
+        u32 old[LANE_COUNT] = {0};                                                             \
+        for (u64 rest = active; rest; rest &= rest - 1) {                                      \
+            int lane = __builtin_ctzll(rest);                                                  \
+            u32 x, y = data[lane];                                                             \
+            memcpy(&x, (const void *)(uintptr_t)address[lane], 4);                             \
+            old[lane] = x;                                                                     \
+            u32 result = (expression);                                                         \
+            memcpy((void *)(uintptr_t)address[lane], &result, 4);                              \
+        }                                                                                      \
+        write_old(wave, in, old, exec);                                                        \
+    }                                                                                          \
+    static int buffer_##name(Wave *wave, const Instruction *in) {                              \
+        BufferAccess access;                                                                   \
+        int status = begin_buffer(wave, in, &access, true);                                    \
+        if (status) return status;                                                             \
+        name##_lanes(wave, in, access.address, access.whole, access.exec);                     \
+        return CONTINUE;                                                                       \
+    }                                                                                          \
+    static int global_##name(Wave *wave, const Instruction *in) {                              \
+        u64 address[LANE_COUNT], exec = active_lanes(wave);                                    \
+        global_addresses(wave, in, address);                                                   \
+        int status = check_lanes(wave, address, exec, 4, true);                                \
+        if (status) return status;                                                             \
+        name##_lanes(wave, in, address, exec, exec);                                           \
+        return CONTINUE;                                                                       \
+    }
+ATOMICS(DEFINE_ATOMIC)
+
+/* Data: the new value, then the one to compare with. */
+static int global_atomic_cmpswap(Wave *wave, const Instruction *in) {
+    u64 address[LANE_COUNT], exec = active_lanes(wave);
+    global_addresses(wave, in, address);
+    int status = check_lanes(wave, address, exec, 4, true);
+    if (status) return status;
+    const u32 *value = vector_row(wave, in, 0), *expected = value + LANE_COUNT;
+    u32 old[LANE_COUNT] = {0};
+    for (u64 rest = exec; rest; rest &= rest - 1) {
+        int lane = __builtin_ctzll(rest);
+        memcpy(&old[lane], (const void *)(uintptr_t)address[lane], 4);
+        if (old[lane] == expected[lane]) memcpy((void *)(uintptr_t)address[lane], &value[lane], 4);
+    }
+    write_old(wave, in, old, exec);
+    return CONTINUE;
+}
+
+#define NAMED(name, expression) {"buffer_" #name, buffer_##name}, {"global_" #name, global_##name},
+const NamedHandler memory_handlers[] = {
+    ATOMICS(NAMED)
+    {"buffer_load", buffer_load},
+    {"buffer_load_lds", buffer_load_lds},
+    {"buffer_store", buffer_store},
+    {"global_atomic_cmpswap", global_atomic_cmpswap},
+    {"global_load", global_load},
+    {"global_load_lds", global_load_lds},
+    {"global_store", global_store},
+    {"s_buffer_load", s_buffer_load},
+    {"s_load", s_load},
+    {"scratch_load", scratch_load},
+    {"scratch_store", scratch_store},
+    {NULL, NULL},
+};

@@ -1,0 +1,446 @@
+"""A decoded kernel, and launching it."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import os
+import struct
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+from inductor_flydsl.simulator import assembly, build, decode
+from inductor_flydsl.simulator.assembly import Kernel, KernelFacts
+from inductor_flydsl.simulator.errors import SimulatorError, SimulatorFault, StepLimitExceeded
+
+# A 4096^3 bf16 GEMM of 128x128x64 tiles executes about 4e7 wave-instructions.
+DEFAULT_STEP_LIMIT = 1_000_000_000
+MAX_LDS_BYTES = 160 * 1024
+MAX_WORKGROUP_SIZE = 1024
+
+_LANES = 64
+_NOT_ENABLED = 0xFFFFFFFF
+# Addresses that a kernel may be given but must not follow read as this: a fault then shows it.
+_UNUSABLE_POINTER = 0xDEADBEEFDEADBEEF
+_KERNARG_FILL = 0xA5
+
+# The codes of core.h.
+_FAULT_GLOBAL_LOAD, _FAULT_GLOBAL_STORE, _FAULT_LDS, _FAULT_SCRATCH = 1, 2, 3, 4
+_FAULT_STEPS, _FAULT_HOST = 6, 7
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Buffer:
+    """Host memory that a launch may touch: `nbytes` from `address`, a store only if `writable`. Outlives the launch."""
+
+    address: int
+    nbytes: int
+    writable: bool
+    name: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LaunchResult:
+    """What a simulated launch did. `seconds` is host time; the counts are exact, in wave-instructions and bytes.
+
+    `executions` holds how often each instruction ran, in the order of the kernel's lines.
+    """
+
+    seconds: float
+    instructions: int
+    mfma: int
+    global_load_bytes: int
+    global_store_bytes: int
+    lds_dma_bytes: int
+    lds_read_bytes: int
+    lds_write_bytes: int
+    out_of_range_lanes: int
+    barriers: int
+    executions: memoryview
+
+
+class _Region(ctypes.Structure):
+    _fields_ = [("base", ctypes.c_uint64), ("bytes", ctypes.c_uint64), ("writable", ctypes.c_uint64)]
+
+
+class _Counters(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in (
+            "instructions",
+            "mfma",
+            "global_load_bytes",
+            "global_store_bytes",
+            "lds_dma_bytes",
+            "lds_read_bytes",
+            "lds_write_bytes",
+            "out_of_range_lanes",
+            "barriers",
+        )
+    ]
+
+
+class _Fault(ctypes.Structure):
+    _fields_ = [
+        ("code", ctypes.c_uint32),
+        ("lane", ctypes.c_int32),
+        ("address", ctypes.c_uint64),
+        ("bytes", ctypes.c_uint64),
+        ("workgroup", ctypes.c_uint32 * 3),
+        ("wave", ctypes.c_uint32),
+        ("instruction", ctypes.c_uint32),
+        ("reason", ctypes.c_char * 164),
+    ]
+
+
+class _Launch(ctypes.Structure):
+    _fields_ = [
+        ("code", ctypes.c_void_p),
+        ("instruction_count", ctypes.c_uint32),
+        ("vector_rows", ctypes.c_uint32),
+        ("scalar_constants", ctypes.c_void_p),
+        ("scalar_constant_count", ctypes.c_uint32),
+        ("constant_rows", ctypes.c_void_p),
+        ("grid", ctypes.c_uint32 * 3),
+        ("block", ctypes.c_uint32 * 3),
+        ("lds_bytes", ctypes.c_uint32),
+        ("scratch_bytes", ctypes.c_uint32),
+        ("workitem_components", ctypes.c_uint32),
+        ("workgroup_id_sgpr", ctypes.c_uint32 * 3),
+        ("user_sgprs", ctypes.c_void_p),
+        ("user_sgpr_count", ctypes.c_uint32),
+        ("regions", ctypes.c_void_p),
+        ("region_count", ctypes.c_uint32),
+        ("step_limit", ctypes.c_uint64),
+        ("executions", ctypes.c_void_p),
+        ("counters", _Counters),
+        ("fault", _Fault),
+    ]
+
+
+def load(text: str, kernel: str | None = None, cache_dir: str | os.PathLike[str] | None = None) -> Program:
+    """Decodes a kernel of gfx950 assembly text, the only one unless `kernel` names it, and readies the C core.
+
+    `cache_dir` is where the built core is kept (default: the user's cache folder). Raises UnsupportedInstruction when
+    the kernel uses what the table does not hold, SimulatorError when the text is no kernel, and BuildError when there
+    is no compiler.
+    """
+    return Program(assembly.parse(text, kernel), cache_dir)
+
+
+class Program:
+    """A decoded kernel. Launches may run in parallel: a Program does not change."""
+
+    def __init__(self, kernel: Kernel, cache_dir: str | os.PathLike[str] | None = None) -> None:
+        self._kernel = kernel
+        _check_modes(kernel)
+        self._user_sgprs = _UserSgprs(kernel)
+        decoded = decode.decode(kernel, lambda: _handlers(build.core(cache_dir)))
+        self._core = build.core(cache_dir)
+        self._decoded = decoded
+        self._code = ctypes.create_string_buffer(decoded.code, len(decoded.code))
+        bound = self._core.gfx950_bind(self._code, ctypes.c_uint32(decoded.count))
+        if bound != decoded.count:
+            raise SimulatorError(f"kernel {kernel.name}: instruction {bound} names no handler of the simulator's core")
+        pool = [word for pair in decoded.constants for word in pair]
+        self._constant_count = len(pool)
+        self._constants = (ctypes.c_uint32 * max(len(pool), 1))(*pool)
+        rows = b"".join(struct.pack("<I", word) * _LANES for word in pool)
+        self._constant_rows = ctypes.create_string_buffer(rows, max(len(rows), 1))
+
+    @property
+    def facts(self) -> KernelFacts:
+        """Registers, spills, memory and arguments of the kernel."""
+        return self._kernel.facts
+
+    def opcode_counts(self, result: LaunchResult) -> Counter[str]:
+        """How many wave-instructions of each mnemonic `result`'s launch of this program executed."""
+        counts: Counter[str] = Counter()
+        for line, count in zip(self._kernel.lines, result.executions, strict=True):
+            counts[line.text.split(None, 1)[0]] += count
+        return counts
+
+    def launch(
+        self,
+        *,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        kernarg: bytes,
+        buffers: Sequence[Buffer],
+        dynamic_lds: int = 0,
+        step_limit: int | None = None,
+    ) -> LaunchResult:
+        """Runs the kernel to its end on the calling thread, without the GIL.
+
+        `grid` counts workgroups, `block` threads. `kernarg` holds the explicit arguments at the metadata's offsets;
+        hidden ones are filled in. The kernel may touch `buffers` and nothing else. `dynamic_lds` in bytes.
+
+        Raises SimulatorFault at the first bad access, StepLimitExceeded after `step_limit` wave-instructions, and
+        SimulatorError when the launch itself does not fit the kernel.
+        """
+        facts = self._kernel.facts
+        _check_shape(self._kernel, grid, block, dynamic_lds)
+        segment = _kernarg_segment(facts, kernarg, grid, block, dynamic_lds)
+        packet = _dispatch_packet(facts, grid, block, dynamic_lds)
+        memory = ctypes.create_string_buffer(segment + packet, len(segment) + len(packet))
+        kernarg_address = ctypes.addressof(memory)
+        packet_address = kernarg_address + len(segment)
+        sgprs = self._user_sgprs.values(segment, kernarg_address, packet_address)
+
+        regions = (_Region * (len(buffers) + 1))()
+        regions[0] = _Region(kernarg_address, len(memory), 0)
+        for index, buffer in enumerate(buffers, 1):
+            regions[index] = _Region(buffer.address, buffer.nbytes, buffer.writable)
+        # One more than there are lines: the guard behind the last instruction.
+        executions = (ctypes.c_uint64 * self._decoded.count)()
+        user_sgprs = (ctypes.c_uint32 * max(len(sgprs), 1))(*sgprs)
+        launch = _Launch(
+            code=ctypes.addressof(self._code),
+            instruction_count=self._decoded.count,
+            vector_rows=self._decoded.vector_rows,
+            scalar_constants=ctypes.addressof(self._constants),
+            scalar_constant_count=self._constant_count,
+            constant_rows=ctypes.addressof(self._constant_rows),
+            grid=grid,
+            block=block,
+            lds_bytes=facts.lds_bytes + dynamic_lds,
+            scratch_bytes=facts.scratch_bytes,
+            workitem_components=self._kernel.directives.get("system_vgpr_workitem_id", 0),
+            workgroup_id_sgpr=self._user_sgprs.workgroup_ids,
+            user_sgprs=ctypes.addressof(user_sgprs),
+            user_sgpr_count=len(sgprs),
+            regions=ctypes.addressof(regions),
+            region_count=len(regions),
+            step_limit=DEFAULT_STEP_LIMIT if step_limit is None else step_limit,
+            executions=ctypes.addressof(executions),
+        )
+        started = time.perf_counter()
+        status = self._core.gfx950_launch(ctypes.byref(launch))
+        seconds = time.perf_counter() - started
+        if status:
+            raise self._fault(launch.fault, buffers, launch.step_limit, launch.lds_bytes)
+        counters = launch.counters
+        return LaunchResult(
+            seconds=seconds,
+            executions=memoryview(executions).cast("B").cast("Q")[:-1],
+            **{field[0]: getattr(counters, field[0]) for field in _Counters._fields_},
+        )
+
+    def _fault(self, fault: _Fault, buffers: Sequence[Buffer], step_limit: int, lds_bytes: int) -> SimulatorError:
+        name = self._kernel.name
+        if fault.code == _FAULT_HOST:
+            return SimulatorError(f"kernel {name}: the host has not enough memory for the simulated waves")
+        lines = self._kernel.lines
+        at = lines[min(fault.instruction, len(lines) - 1)]
+        address: int | None = fault.address if fault.bytes else None
+        reason = fault.reason.decode()
+        if fault.code in (_FAULT_GLOBAL_LOAD, _FAULT_GLOBAL_STORE):
+            reason = _global_reason(fault, buffers)
+        elif fault.code == _FAULT_LDS:
+            reason = f"LDS access of {fault.bytes} bytes at offset {fault.address}; the workgroup has {lds_bytes} bytes"
+        elif fault.code == _FAULT_SCRATCH:
+            size = self._kernel.facts.scratch_bytes
+            reason = f"scratch access of {fault.bytes} bytes at offset {fault.address}; a lane has {size} bytes"
+        elif fault.code == _FAULT_STEPS:
+            reason = (
+                f"stopped after the step limit of {step_limit} wave-instructions: "
+                "an endless loop, or pass a higher step_limit"
+            )
+        kind = StepLimitExceeded if fault.code == _FAULT_STEPS else SimulatorFault
+        return kind(
+            kernel=name,
+            workgroup=(fault.workgroup[0], fault.workgroup[1], fault.workgroup[2]),
+            wave=fault.wave,
+            line=at.number,
+            text=at.text,
+            lane=None if fault.lane < 0 else fault.lane,
+            address=address,
+            reason=reason,
+        )
+
+
+def _handlers(core: ctypes.CDLL) -> dict[str, int]:
+    """The core's handler numbers by name."""
+    core.gfx950_handler_name.restype = ctypes.c_char_p
+    sizes = (ctypes.c_uint64 * 2)()
+    core.gfx950_sizes(sizes)
+    if tuple(sizes) != (decode.INSTRUCTION.size, ctypes.sizeof(_Launch)):
+        raise SimulatorError(f"the simulator's core and its Python side disagree on struct sizes: {tuple(sizes)}")
+    names: dict[str, int] = {}
+    while (name := core.gfx950_handler_name(ctypes.c_uint32(len(names)))) is not None:
+        names[name.decode()] = len(names)
+    return names
+
+
+def _check_modes(kernel: Kernel) -> None:
+    """The core runs with IEEE subnormals and round to nearest even: any other mode is refused."""
+    wanted = {
+        "float_round_mode_32": 0,
+        "float_round_mode_16_64": 0,
+        "float_denorm_mode_32": 3,
+        "float_denorm_mode_16_64": 3,
+    }
+    for name, value in wanted.items():
+        found = kernel.directives.get(name, value)
+        if found != value:
+            raise SimulatorError(f"kernel {kernel.name}: .amdhsa_{name} {found} is not simulated; only {value} is")
+    if kernel.directives.get("wavefront_size32", 0):
+        raise SimulatorError(f"kernel {kernel.name}: wave32 is not simulated; gfx950 has wave64 only")
+
+
+class _UserSgprs:
+    """Which SGPRs hold what at wave start: user SGPRs in the ABI's order, each if enabled, then the workgroup ids.
+
+    Order and widths: LLVM AMDGPUUsage, "Initial Kernel Execution State".
+    """
+
+    _ORDER = (
+        ("private_segment_buffer", 4),
+        ("dispatch_ptr", 2),
+        ("queue_ptr", 2),
+        ("kernarg_segment_ptr", 2),
+        ("dispatch_id", 2),
+        ("flat_scratch_init", 2),
+        ("private_segment_size", 1),
+    )
+
+    def __init__(self, kernel: Kernel) -> None:
+        directives = kernel.directives
+        self.enabled = [name for name, _ in self._ORDER if directives.get(f"user_sgpr_{name}", 0)]
+        self.preload_dwords = directives.get("user_sgpr_kernarg_preload_length", 0)
+        self.preload_offset = directives.get("user_sgpr_kernarg_preload_offset", 0)
+        self.scratch_bytes = kernel.facts.scratch_bytes
+        counted = sum(width for name, width in self._ORDER if name in self.enabled) + self.preload_dwords
+        declared = directives.get("user_sgpr_count", counted)
+        if declared != counted:
+            raise SimulatorError(
+                f"kernel {kernel.name}: .amdhsa_user_sgpr_count {declared}, but its directives enable {counted}"
+            )
+        position = counted
+        ids = []
+        for axis in "xyz":
+            # The x id is enabled unless a directive says otherwise (LLVM AMDGPUUsage).
+            if directives.get(f"system_sgpr_workgroup_id_{axis}", int(axis == "x")):
+                ids.append(position)
+                position += 1
+            else:
+                ids.append(_NOT_ENABLED)
+        self.workgroup_ids = (ids[0], ids[1], ids[2])
+
+    def values(self, segment: bytes, kernarg_address: int, packet_address: int) -> list[int]:
+        words: list[int] = []
+        unusable = _UNUSABLE_POINTER & 0xFFFFFFFF
+        contents = {
+            "private_segment_buffer": [unusable] * 4,
+            "dispatch_ptr": _halves(packet_address),
+            "queue_ptr": _halves(_UNUSABLE_POINTER),
+            "kernarg_segment_ptr": _halves(kernarg_address),
+            "dispatch_id": [0, 0],
+            "flat_scratch_init": [unusable] * 2,
+            "private_segment_size": [self.scratch_bytes],
+        }
+        for name in self.enabled:
+            words += contents[name]
+        start = 4 * self.preload_offset
+        preloaded = segment[start : start + 4 * self.preload_dwords]
+        words += struct.unpack(f"<{len(preloaded) // 4}I", preloaded)
+        return words
+
+
+def _halves(value: int) -> list[int]:
+    return [value & 0xFFFFFFFF, value >> 32]
+
+
+def _check_shape(kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_lds: int) -> None:
+    facts = kernel.facts
+    threads = block[0] * block[1] * block[2]
+    if min(grid) < 0 or max(grid) >= 2**32 or min(block) < 1:
+        raise SimulatorError(f"kernel {facts.name}: grid {grid} and block {block} must not be negative, nor a block 0")
+    limit = min(facts.max_workgroup_size, MAX_WORKGROUP_SIZE)
+    if threads > limit:
+        raise SimulatorError(f"kernel {facts.name}: a block of {threads} threads, where the kernel allows {limit}")
+    if kernel.required_workgroup_size is not None and tuple(block) != kernel.required_workgroup_size:
+        required = kernel.required_workgroup_size
+        raise SimulatorError(f"kernel {facts.name}: block {block}, where it was compiled for {required}")
+    if dynamic_lds < 0 or facts.lds_bytes + dynamic_lds > MAX_LDS_BYTES:
+        raise SimulatorError(
+            f"kernel {facts.name}: {facts.lds_bytes} + {dynamic_lds} bytes of LDS, where gfx950 has {MAX_LDS_BYTES}"
+        )
+
+
+def _kernarg_segment(
+    facts: KernelFacts, kernarg: bytes, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_lds: int
+) -> bytes:
+    """The whole kernarg segment: explicit arguments as given, hidden ones by their kind, garbage between them."""
+    explicit = max((arg.offset + arg.size for arg in facts.args if not arg.hidden), default=0)
+    if not explicit <= len(kernarg) <= max(facts.kernarg_bytes, explicit):
+        raise SimulatorError(
+            f"kernel {facts.name}: kernarg has {len(kernarg)} bytes; the explicit arguments end at {explicit} "
+            f"and the segment at {facts.kernarg_bytes}"
+        )
+    # Segments are allocated in units of 16 bytes, so a scalar load that is wider than the last argument is in bounds.
+    size = -(-max(facts.kernarg_bytes, explicit, 16) // 16) * 16
+    segment = bytearray([_KERNARG_FILL]) * size
+    segment[: len(kernarg)] = kernarg
+    for arg in facts.args:
+        if arg.hidden:
+            value = _hidden_value(arg.value_kind, grid, block, dynamic_lds)
+            segment[arg.offset : arg.offset + arg.size] = (value & (1 << 8 * arg.size) - 1).to_bytes(arg.size, "little")
+    return bytes(segment)
+
+
+def _hidden_value(kind: str, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_lds: int) -> int:
+    stem, _, axis = kind.rpartition("_")
+    if axis in ("x", "y", "z"):
+        at = "xyz".index(axis)
+        # Grids are given in workgroups, so no workgroup is cut: remainders are 0.
+        known = {
+            "hidden_block_count": grid[at],
+            "hidden_group_size": block[at],
+            "hidden_remainder": 0,
+            "hidden_global_offset": 0,
+        }
+        if stem in known:
+            return known[stem]
+    if kind == "hidden_grid_dims":
+        return 3 if grid[2] * block[2] > 1 else 2 if grid[1] * block[1] > 1 else 1
+    if kind == "hidden_dynamic_lds_size":
+        return dynamic_lds
+    if kind == "hidden_none":
+        return 0
+    # Queues, heaps, hostcall and printf buffers do not exist here: following such a pointer is a fault that shows it.
+    return _UNUSABLE_POINTER
+
+
+def _dispatch_packet(
+    facts: KernelFacts, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_lds: int
+) -> bytes:
+    """The 64-byte AQL packet behind the dispatch pointer (HSA 1.2, kernel dispatch packet); addresses are unusable."""
+    items = [blocks * threads for blocks, threads in zip(grid, block, strict=True)]
+    return struct.pack(
+        "<2H4H3I2I4Q",
+        2, 3, *block, 0, *(n & 0xFFFFFFFF for n in items), facts.scratch_bytes, facts.lds_bytes + dynamic_lds,
+        _UNUSABLE_POINTER, _UNUSABLE_POINTER, 0, 0,
+    )  # fmt: skip
+
+
+def _global_reason(fault: _Fault, buffers: Sequence[Buffer]) -> str:
+    first: int = fault.address
+    count: int = fault.bytes
+    verb = "store" if fault.code == _FAULT_GLOBAL_STORE else "load"
+    access = f"{verb} of {count} bytes at address {first:#x}"
+    for buffer in buffers:
+        if buffer.address <= first and first + count <= buffer.address + buffer.nbytes:
+            return f"{access}, in the read-only buffer {buffer.name!r}"
+    if not buffers:
+        return f"{access}, but no buffer is registered for this launch"
+
+    def distance(buffer: Buffer) -> int:
+        return max(buffer.address - first, first + count - (buffer.address + buffer.nbytes))
+
+    near = min(buffers, key=distance)
+    return (
+        f"{access}, outside of every registered buffer; the nearest is {near.name!r} of {near.nbytes} bytes at "
+        f"{near.address:#x}, where this would be offset {first - near.address}"
+    )
