@@ -34,7 +34,7 @@ lint: venv
 	$(BIN)/ruff format --check .
 	rm -rf build/typed && mkdir -p build/typed
 	cp -r inductor_flydsl build/typed/ && cp -r lowering templates build/typed/inductor_flydsl/
-	$(BIN)/mypy build/typed/inductor_flydsl
+	$(BIN)/mypy --cache-dir=/dev/null build/typed/inductor_flydsl
 
 clean:
 	rm -rf $(VENV) .venv-* build dist *.egg-info

@@ -19,7 +19,7 @@ def enable() -> None:
 
 
 def disable() -> None:
-    """Undo enable(). Graphs already compiled keep their kernels; new compiles do not get ours."""
+    """Undo enable(). What plain torch.compile compiled meanwhile is compiled again, without ours."""
     global _enabled
     if _enabled:
         _enabled = False

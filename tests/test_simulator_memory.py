@@ -243,8 +243,8 @@ def test_buffer_load_to_lds(name: str, mask: int) -> None:
 def test_global_load_to_lds() -> None:
     data = memory(1024)
     at = offsets(1000, 4)
-    body = "s_mov_b32 m0, 0\nglobal_load_lds_dwordx4 v10, s[20:21] offset:4\nv_lshlrev_b32_e32 v20, 4, v11\nds_read_b128 v[30:33], v20"
-    found = run_wave(body, vectors={"v10": at, "v11": LANE}, scalars=pointer(data.ctypes.data), lds_bytes=1024,
+    body = "s_mov_b32 m0, 0\nglobal_load_lds_dwordx4 v10, s[20:21] offset:4\nv_lshlrev_b32_e32 v20, 4, v11\nds_read_b128 v[30:33], v20 offset:4"
+    found = run_wave(body, vectors={"v10": at, "v11": LANE}, scalars=pointer(data.ctypes.data), lds_bytes=1040,
                      read=["v30", "v31", "v32", "v33"], extra=[buffer(data, "data")]).vectors  # fmt: skip
     for lane in range(LANES):
         for q in range(4):
