@@ -84,7 +84,7 @@ def get_or_make(
 
 
 def core_folder(root: Path) -> Path:
-    """Where the simulator's core is built and kept: the store's folder, or one of this process where that is not writable."""
+    """Where the simulator's core is built and kept: `root`, or a folder of this process where that is not writable."""
     try:
         root.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=root):
