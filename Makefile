@@ -4,7 +4,7 @@ TORCH ?= 2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: venv demo test test-slow test-matrix lint clean
+.PHONY: venv demo test test-slow test-matrix bench lint clean
 
 venv: $(VENV)/.done
 
@@ -28,6 +28,9 @@ test-slow: venv
 test-matrix: venv
 	$(BIN)/pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python tests/matrix.py
+
+bench: venv
+	$(BIN)/python benchmarks/simulator.py
 
 lint: venv
 	$(BIN)/ruff check .

@@ -20,6 +20,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
@@ -115,19 +116,21 @@ def compile_kernel(op: str, *, config: dict[str, Any], dtype: str, arch: str, fo
 
 def _compile_here(request: dict[str, Any]) -> Compiled:
     global _broken
+    started = time.perf_counter()
     try:
         importlib.import_module("flydsl.compiler")
     except Exception as error:
         # A half-installed FlyDSL raises whatever it likes (KeyError on an unknown arch: aiter#3683).
         _broken = f"{type(error).__name__}: {error}"
         raise CompileError(f"flydsl {flydsl_version()} cannot be imported: {_broken}") from error
+    imported = time.perf_counter() - started
     from inductor_flydsl.templates import compile as templates_compile
 
     try:
         made = templates_compile.compile_kernel(**request)
     except Exception as error:
         raise CompileError(f"FlyDSL could not compile {request['op']}: {type(error).__name__}: {error}") from error
-    return Compiled(code=made.code, kernel=made.kernel, seconds=made.seconds)
+    return Compiled(code=made.code, kernel=made.kernel, seconds=imported + made.seconds)
 
 
 class _Worker:

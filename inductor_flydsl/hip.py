@@ -20,7 +20,7 @@ class HipError(RuntimeError):
 
 
 @functools.cache
-def library() -> ctypes.CDLL:
+def amdhip() -> ctypes.CDLL:
     """libamdhip64: torch's own copy when it is loaded already. INDUCTOR_FLYDSL_HIP_LIBRARY names another file."""
     name = os.environ.get("INDUCTOR_FLYDSL_HIP_LIBRARY", "libamdhip64.so")
     try:
@@ -40,15 +40,15 @@ def library() -> ctypes.CDLL:
 
 def _check(call: str, code: int) -> None:
     if code:
-        text = library().hipGetErrorString(code)
+        text = amdhip().hipGetErrorString(code)
         raise HipError(f"{call} failed with {code}: {text.decode() if text else 'no text'}")
 
 
 def load(code: bytes, name: str) -> ctypes.c_void_p:
     """Load a code object on the current device and return its function `name`. The module stays for the process."""
     module, function = ctypes.c_void_p(), ctypes.c_void_p()
-    _check("hipModuleLoadData", library().hipModuleLoadData(ctypes.byref(module), code))
-    _check("hipModuleGetFunction", library().hipModuleGetFunction(ctypes.byref(function), module, name.encode()))
+    _check("hipModuleLoadData", amdhip().hipModuleLoadData(ctypes.byref(module), code))
+    _check("hipModuleGetFunction", amdhip().hipModuleGetFunction(ctypes.byref(function), module, name.encode()))
     return function
 
 
@@ -69,5 +69,5 @@ def launch(
     )
     _check(
         "hipModuleLaunchKernel",
-        library().hipModuleLaunchKernel(function, *grid, *block, dynamic_lds, stream, None, extra),
+        amdhip().hipModuleLaunchKernel(function, *grid, *block, dynamic_lds, stream, None, extra),
     )

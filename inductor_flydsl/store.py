@@ -24,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from inductor_flydsl.folders import cache_folder
 from inductor_flydsl.gate import log
 
 VERSION = "v1"
@@ -43,17 +44,11 @@ def key_of(fields: Mapping[str, Any]) -> str:
     return hashlib.sha256(json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
 
 
-def default_folder() -> Path:
-    """The user's cache folder, by the XDG rule."""
-    base = os.environ.get("XDG_CACHE_HOME") or os.path.join(os.path.expanduser("~"), ".cache")
-    return Path(base) / "inductor_flydsl"
-
-
 def folder() -> Path:
     """The folder in use: config.store_dir, or the user's cache folder."""
     from inductor_flydsl import config
 
-    return Path(config.store_dir) if config.store_dir else default_folder()
+    return Path(config.store_dir) if config.store_dir else cache_folder()
 
 
 def get_or_make(

@@ -113,8 +113,8 @@ def run_wave(
 ) -> Wave:
     """Runs `body` in one wave of 64 lanes.
 
-    `vectors` ("v4", "a0", ...) and `scalars` (numbers from 16 up) hold values when it starts, EXEC is `exec_mask`. Of what
-    it leaves, `read` and `read_scalars` come back. v200 and up and s0 to s15 belong to the frame around it.
+    `vectors` ("v4", "a0", ...) and `scalars` (numbers from 16 up) hold values when it starts, EXEC is `exec_mask`. Of
+    what it leaves, `read` and `read_scalars` come back. v200 and up and s0 to s15 belong to the frame around it.
     """
     vectors = vectors or {}
     scalars = scalars or {}

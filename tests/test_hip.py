@@ -58,14 +58,14 @@ def recorder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ctypes
     library = tmp_path / "libamdhip64.so"
     subprocess.run([cc, "-shared", "-fPIC", "-o", library, tmp_path / "hip.c"], check=True)
     monkeypatch.setenv("INDUCTOR_FLYDSL_HIP_LIBRARY", str(library))
-    hip.library.cache_clear()
-    lib = hip.library()
+    hip.amdhip.cache_clear()
+    lib = hip.amdhip()
     for name in ("record_image", "record_name"):
         getattr(lib, name).restype = ctypes.c_char_p
     lib.record_dims.restype = ctypes.POINTER(ctypes.c_uint * 7)
     lib.record_stream.restype = ctypes.c_void_p
     yield lib
-    hip.library.cache_clear()
+    hip.amdhip.cache_clear()
 
 
 def kernarg_of(lib: ctypes.CDLL) -> bytes:
@@ -92,10 +92,10 @@ def test_an_error_names_the_call_and_hip_s_text(recorder: ctypes.CDLL) -> None:
 
 def test_a_missing_library_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("INDUCTOR_FLYDSL_HIP_LIBRARY", "libno-such-hip.so")
-    hip.library.cache_clear()
+    hip.amdhip.cache_clear()
     with pytest.raises(hip.HipError, match="install ROCm"):
-        hip.library()
-    hip.library.cache_clear()
+        hip.amdhip()
+    hip.amdhip.cache_clear()
 
 
 class OnGpu(torch.Tensor):

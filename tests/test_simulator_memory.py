@@ -74,12 +74,20 @@ def test_loads(space: str, name: str, mask: int) -> None:
         vectors |= {"v10": (address & 0xFFFFFFFF).astype(np.uint32), "v11": (address >> 32).astype(np.uint32)}
         body, moved = f"global_load_{name} {destination}, v[10:11], off offset:24 sc0 nt", 24
     elif space == "ds":
-        lds_name = {"dword": "b32", "dwordx2": "b64", "dwordx3": "b96", "dwordx4": "b128", "ubyte": "u8", "sbyte": "i8",
-                    "ushort": "u16", "sshort": "i16"}[name]  # fmt: skip
+        lds_name = {
+            "dword": "b32",
+            "dwordx2": "b64",
+            "dwordx3": "b96",
+            "dwordx4": "b128",
+            "ubyte": "u8",
+            "sbyte": "i8",
+            "ushort": "u16",
+            "sshort": "i16",
+        }[name]
         # Fill LDS from memory, 16 bytes a lane and step.
         setup = "\n".join(
-            f"global_load_dwordx4 v[40:43], v44, s[20:21] offset:{1024 * n}\nds_write_b128 v44, v[40:43] offset:{1024 * n}"
-            for n in range(4)
+            f"global_load_dwordx4 v[40:43], v44, s[20:21] offset:{o}\nds_write_b128 v44, v[40:43] offset:{o}"
+            for o in range(0, 4096, 1024)
         )
         vectors["v44"] = LANE * 16
         lds = 4096
@@ -87,18 +95,22 @@ def test_loads(space: str, name: str, mask: int) -> None:
     else:
         # Private memory: each lane copies the first 256 bytes of data, and reads from within.
         vectors["v10"] = at = at % 192 // 4 * 4
-        setup = "\n".join(
-            f"global_load_dwordx4 v[40:43], v44, s[20:21] offset:{16 * n}\nscratch_store_dwordx4 off, v[40:43], off offset:{16 * n}"
-            for n in range(16)
-        )
+        load, store = "global_load_dwordx4 v[40:43], v44, s[20:21]", "scratch_store_dwordx4 off, v[40:43], off"
+        setup = "\n".join(f"{load} offset:{o}\n{store} offset:{o}" for o in range(0, 256, 16))
         vectors["v44"] = 0 * LANE
         scratch = 256
         body, moved = f"scratch_load_{name} {destination}, v10, off offset:4", 4
     body = f"s_mov_b64 s[26:27], exec\ns_mov_b64 exec, -1\n{setup}\ns_mov_b64 exec, s[26:27]\n{body}"
     found = run_wave(
-        body, vectors=vectors, scalars=scalars, read=[f"v{30 + q}" for q in range(count)], exec_mask=mask, lds_bytes=lds,
-        scratch_bytes=scratch, extra=[buffer(data, "data")],
-    )  # fmt: skip
+        body,
+        vectors=vectors,
+        scalars=scalars,
+        read=[f"v{30 + q}" for q in range(count)],
+        exec_mask=mask,
+        lds_bytes=lds,
+        scratch_bytes=scratch,
+        extra=[buffer(data, "data")],
+    )
     for lane in range(LANES):
         wanted = model(data, int(at[lane]) + moved) if mask >> lane & 1 else [int(OLD[lane])] * count
         assert [int(found.vectors[f"v{30 + q}"][lane]) for q in range(count)] == wanted, lane
@@ -140,8 +152,14 @@ def test_stores(space: str, name: str, mask: int) -> None:
             f"s_mov_b64 s[26:27], exec\ns_mov_b64 exec, -1\n{copy}\ns_mov_b64 exec, s[26:27]\n"
             f"ds_write_{lds_name} v10, {source} offset:32\ns_mov_b64 exec, -1\n{back}"
         )
-    run_wave(body, vectors=vectors, scalars=descriptor(target), exec_mask=mask, lds_bytes=lds,
-             extra=[buffer(target, "target", writable=True)])  # fmt: skip
+    run_wave(
+        body,
+        vectors=vectors,
+        scalars=descriptor(target),
+        exec_mask=mask,
+        lds_bytes=lds,
+        extra=[buffer(target, "target", writable=True)],
+    )
     for lane in range(LANES):
         if mask >> lane & 1:
             at = int(slots[lane]) + 32
@@ -161,8 +179,13 @@ def test_half_registers() -> None:
     values = np.random.default_rng(1).integers(0, 2**32, LANES, np.uint32)
     before = data.copy()
     vectors = {"v10": LANE * 2, "v11": LANE * 2 + 256, "v30": OLD, "v31": OLD, "v32": values}
-    found = run_wave(body, vectors=vectors, scalars=descriptor(data), read=["v30", "v31"],
-                     extra=[buffer(data, "data", writable=True)]).vectors  # fmt: skip
+    found = run_wave(
+        body,
+        vectors=vectors,
+        scalars=descriptor(data),
+        read=["v30", "v31"],
+        extra=[buffer(data, "data", writable=True)],
+    ).vectors
     halves = before[:128].view(np.uint16).astype(np.uint32)
     assert (found["v30"] == (OLD & 0xFFFF0000 | halves)).all()
     assert (found["v31"] == (OLD & 0xFFFF | halves << 16)).all()
@@ -183,8 +206,13 @@ def test_buffer_bounds(records: int) -> None:
         buffer_store_dwordx2 v[40:41], v10, s[20:23], s24 offen
     """
     vectors = {"v10": at, "v40": values[0], "v41": values[1]} | {f"v{n}": OLD for n in range(30, 35)}
-    found = run_wave(body, vectors=vectors, scalars=descriptor(data, records) | {24: 16},
-                     read=[f"v{n}" for n in range(30, 35)], extra=[buffer(data, "data", writable=True)])  # fmt: skip
+    found = run_wave(
+        body,
+        vectors=vectors,
+        scalars=descriptor(data, records) | {24: 16},
+        read=[f"v{n}" for n in range(30, 35)],
+        extra=[buffer(data, "data", writable=True)],
+    )
     for lane in range(LANES):
         position = int(at[lane]) + 16
         for q in range(4):
@@ -209,7 +237,7 @@ def test_buffer_load_to_lds(name: str, mask: int) -> None:
     data = memory(1024)
     at = offsets(1024, 4)
     size = 4 * dwords
-    body = f"""
+    body = """
         s_mov_b32 m0, 64
         s_mov_b64 s[26:27], exec
         s_mov_b64 exec, -1
@@ -225,8 +253,15 @@ def test_buffer_load_to_lds(name: str, mask: int) -> None:
         ds_read_b32 v31, v21 offset:{72 + size - 4}
         ds_read_b32 v32, v20
     """
-    found = run_wave(body, vectors={"v10": at, "v11": LANE, "v12": OLD}, scalars=descriptor(data, 1000),
-                     read=["v30", "v31", "v32"], exec_mask=mask, lds_bytes=1280, extra=[buffer(data, "data")])  # fmt: skip
+    found = run_wave(
+        body,
+        vectors={"v10": at, "v11": LANE, "v12": OLD},
+        scalars=descriptor(data, 1000),
+        read=["v30", "v31", "v32"],
+        exec_mask=mask,
+        lds_bytes=1280,
+        extra=[buffer(data, "data")],
+    )
     old = np.concatenate([OLD] * 5)
     for lane in range(LANES):
         for register, q in (("v30", 0), ("v31", dwords - 1)):
@@ -243,9 +278,20 @@ def test_buffer_load_to_lds(name: str, mask: int) -> None:
 def test_global_load_to_lds() -> None:
     data = memory(1024)
     at = offsets(1000, 4)
-    body = "s_mov_b32 m0, 0\nglobal_load_lds_dwordx4 v10, s[20:21] offset:4\nv_lshlrev_b32_e32 v20, 4, v11\nds_read_b128 v[30:33], v20 offset:4"
-    found = run_wave(body, vectors={"v10": at, "v11": LANE}, scalars=pointer(data.ctypes.data), lds_bytes=1040,
-                     read=["v30", "v31", "v32", "v33"], extra=[buffer(data, "data")]).vectors  # fmt: skip
+    body = """
+        s_mov_b32 m0, 0
+        global_load_lds_dwordx4 v10, s[20:21] offset:4
+        v_lshlrev_b32_e32 v20, 4, v11
+        ds_read_b128 v[30:33], v20 offset:4
+    """
+    found = run_wave(
+        body,
+        vectors={"v10": at, "v11": LANE},
+        scalars=pointer(data.ctypes.data),
+        lds_bytes=1040,
+        read=["v30", "v31", "v32", "v33"],
+        extra=[buffer(data, "data")],
+    ).vectors
     for lane in range(LANES):
         for q in range(4):
             assert found[f"v{30 + q}"][lane] == dword(data, int(at[lane]) + 4 + 4 * q)
@@ -256,8 +302,12 @@ def test_scalar_loads(count: int) -> None:
     data = memory(256)
     name = "s_load_dword" + (f"x{count}" if count > 1 else "")
     body = f"{name} {span('s', 32, count)}, s[20:21], 0x14\n{name} {span('s', 48, count)}, s[20:21], s24"
-    found = run_wave(body, scalars=pointer(data.ctypes.data) | {24: 64}, read_scalars=[*range(32, 32 + count), *range(48, 48 + count)],
-                     extra=[buffer(data, "data")]).scalars  # fmt: skip
+    found = run_wave(
+        body,
+        scalars=pointer(data.ctypes.data) | {24: 64},
+        read_scalars=[*range(32, 32 + count), *range(48, 48 + count)],
+        extra=[buffer(data, "data")],
+    ).scalars
     assert [found[32 + q] for q in range(count)] == [dword(data, 0x14 + 4 * q) for q in range(count)]
     assert [found[48 + q] for q in range(count)] == [dword(data, 64 + 4 * q) for q in range(count)]
 
@@ -283,13 +333,9 @@ def test_paired_lds_accesses(mask: int) -> None:
         ds_read2st64_b32 v[32:33], v11 offset0:9 offset1:8
         ds_read2_b64 v[34:37], v12 offset0:201 offset1:200
     """
-    vectors = {"v10": LANE * 4 % 16 * 16 + LANE // 4 * 64 % 64, "v11": LANE * 4, "v12": LANE * 16}
-    vectors["v10"] = LANE * 64
+    # Apart from each other: a 64-byte line per lane, a row of dwords behind them, and 16 bytes per lane behind those.
+    vectors = {"v10": LANE * 64, "v11": LANE * 4 + 8192, "v12": LANE * 16 + 16384}
     vectors |= {"v20": a, "v21": b, "v22": c, "v23": d} | {f"v{n}": OLD for n in range(30, 38)}
-    # Apart: v10 writes below 8 KiB, the st64 ones at 2 KiB steps above.
-    body = body.replace("v11, v22", "v14, v22").replace("v[32:33], v11", "v[32:33], v14")
-    vectors["v14"] = LANE * 4 + 8192
-    vectors["v12"] = LANE * 16 + 16384
     found = run_wave(
         body, vectors=vectors, read=[f"v{n}" for n in range(30, 38)], exec_mask=mask, lds_bytes=32768
     ).vectors
@@ -324,15 +370,31 @@ def add_f32(x: int, y: int) -> int:
 
 
 ATOMICS = {
-    "add": lambda x, y: x + y, "sub": lambda x, y: x - y, "and": lambda x, y: x & y, "or": lambda x, y: x | y,
-    "xor": lambda x, y: x ^ y, "umin": min, "umax": max, "swap": lambda x, y: y, "add_f32": add_f32,
-    "smin": lambda x, y: min(x, y, key=signed), "smax": lambda x, y: max(x, y, key=signed),
-}  # fmt: skip
+    "add": lambda x, y: x + y,
+    "sub": lambda x, y: x - y,
+    "and": lambda x, y: x & y,
+    "or": lambda x, y: x | y,
+    "xor": lambda x, y: x ^ y,
+    "umin": min,
+    "umax": max,
+    "swap": lambda x, y: y,
+    "add_f32": add_f32,
+    "smin": lambda x, y: min(x, y, key=signed),
+    "smax": lambda x, y: max(x, y, key=signed),
+}
 LDS_NAMES = {
-    "add": "ds_add_rtn_u32", "sub": "ds_sub_rtn_u32", "and": "ds_and_rtn_b32", "or": "ds_or_rtn_b32",
-    "xor": "ds_xor_rtn_b32", "umin": "ds_min_rtn_u32", "umax": "ds_max_rtn_u32", "smin": "ds_min_rtn_i32",
-    "smax": "ds_max_rtn_i32", "swap": "ds_wrxchg_rtn_b32", "add_f32": "ds_add_rtn_f32",
-}  # fmt: skip
+    "add": "ds_add_rtn_u32",
+    "sub": "ds_sub_rtn_u32",
+    "and": "ds_and_rtn_b32",
+    "or": "ds_or_rtn_b32",
+    "xor": "ds_xor_rtn_b32",
+    "umin": "ds_min_rtn_u32",
+    "umax": "ds_max_rtn_u32",
+    "smin": "ds_min_rtn_i32",
+    "smax": "ds_max_rtn_i32",
+    "swap": "ds_wrxchg_rtn_b32",
+    "add_f32": "ds_add_rtn_f32",
+}
 
 
 @pytest.mark.parametrize("mask", [ALL_LANES, PARTIAL])
@@ -363,8 +425,15 @@ def test_atomics_on_shared_addresses(space: str, name: str, mask: int) -> None:
             global_store_dword v11, v22, s[20:21]
         """
     vectors = {"v10": at, "v11": LANE * 4, "v20": values, "v21": cells, "v30": OLD}
-    found = run_wave(body, vectors=vectors, scalars=descriptor(target.view(np.uint8)), read=["v30"], exec_mask=mask,
-                     lds_bytes=lds, extra=[buffer(target, "target", writable=True)]).vectors["v30"]  # fmt: skip
+    found = run_wave(
+        body,
+        vectors=vectors,
+        scalars=descriptor(target.view(np.uint8)),
+        read=["v30"],
+        exec_mask=mask,
+        lds_bytes=lds,
+        extra=[buffer(target, "target", writable=True)],
+    ).vectors["v30"]
     expected = cells.copy()
     for lane in range(LANES):
         if not mask >> lane & 1:
@@ -387,8 +456,13 @@ def test_packed_and_comparing_atomics() -> None:
     """
     constants = {"v10": 0, "v20": 0x40003C00, "v21": 0x40003F80, "v22": 99, "v23": 7, "v30": 0, "v31": 0}
     vectors = {name: np.full(LANES, value, np.uint32) for name, value in constants.items()}
-    found = run_wave(body, vectors=vectors, scalars=pointer(target.ctypes.data), read=["v30", "v31"],
-                     extra=[buffer(target, "target", writable=True)]).vectors  # fmt: skip
+    found = run_wave(
+        body,
+        vectors=vectors,
+        scalars=pointer(target.ctypes.data),
+        read=["v30", "v31"],
+        extra=[buffer(target, "target", writable=True)],
+    ).vectors
     assert target.tolist() == [0x42004200, 0x40404040, 99, 8]
     assert (found["v30"][0], found["v31"][0]) == (7, 8)
 
@@ -455,9 +529,13 @@ def test_counters_count_bytes() -> None:
         global_store_dwordx2 v11, v[30:31], s[24:25]
     """
     plain = run_wave("s_nop 0", vectors={"v10": LANE, "v11": LANE}).result
-    found = run_wave(body, vectors={"v10": LANE * 16, "v11": LANE * 8},
-                     scalars=descriptor(data, 512) | pointer(target.ctypes.data, 24), exec_mask=PARTIAL,
-                     extra=[buffer(data, "data"), buffer(target, "target", writable=True)]).result  # fmt: skip
+    found = run_wave(
+        body,
+        vectors={"v10": LANE * 16, "v11": LANE * 8},
+        scalars=descriptor(data, 512) | pointer(target.ctypes.data, 24),
+        exec_mask=PARTIAL,
+        extra=[buffer(data, "data"), buffer(target, "target", writable=True)],
+    ).result
     inside = sum(PARTIAL >> lane & 1 for lane in range(32))
     assert found.global_load_bytes - plain.global_load_bytes == 16 * inside
     assert found.global_store_bytes - plain.global_store_bytes == 8 * PARTIAL.bit_count()

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from inductor_flydsl.folders import cache_folder
 from inductor_flydsl.simulator.errors import BuildError
 
 _CORE = Path(__file__).parent / "core"
@@ -27,12 +28,6 @@ _LEVEL_4 = _LEVEL_3 | {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"
 _LOCK_SECONDS = 300
 
 
-def default_cache_dir() -> Path:
-    """$XDG_CACHE_HOME/inductor_flydsl, or ~/.cache/inductor_flydsl."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "inductor_flydsl"
-
-
 @functools.cache
 def _load(path: str) -> ctypes.CDLL:
     return ctypes.CDLL(path)
@@ -40,7 +35,7 @@ def _load(path: str) -> ctypes.CDLL:
 
 def core(cache_dir: str | os.PathLike[str] | None = None) -> ctypes.CDLL:
     """The C core, built first where the cache does not hold it. Raises BuildError with what to do."""
-    return _load(str(_built(Path(cache_dir) if cache_dir is not None else default_cache_dir())))
+    return _load(str(_built(Path(cache_dir) if cache_dir is not None else cache_folder())))
 
 
 @functools.cache

@@ -135,7 +135,7 @@ static u32 div_fixup(u32 quotient, u32 denominator, u32 numerator) {
     if (isinf(d) || n == 0) return sign;
     if (exponent_field(numerator) - exponent_field(denominator) < -150) return sign;
     if (exponent_field(denominator) == 255) return sign | 0x7f800000u;
-    /* A quotient beyond the range makes the refinement inf - inf; the pseudo-code does not say so, division needs it. */
+    /* A quotient beyond the range makes the refinement inf - inf: not in the pseudo-code, but division needs it. */
     if (is_nan_bits(quotient)) return sign | 0x7f800000u;
     return (quotient & 0x7fffffffu) | sign;
 }
@@ -148,7 +148,7 @@ static inline u32 max_f16(u32 x, u32 y) { return f16_from_f32(max_f32(f32_from_f
 static inline u32 min_f16(u32 x, u32 y) { return f16_from_f32(min_f32(f32_from_f16(x), f32_from_f16(y))); }
 
 static inline u32 fma_f16(u32 x, u32 y, u32 z) {
-    /* The fp64 sum is exact up to a tail far below half an fp16 ulp; rounding it to odd in fp32 keeps that tail's say
+    /* The fp64 sum is exact up to a tail far below half an fp16 ulp; rounding it to odd in fp32 keeps the tail's say
        in the rounding to fp16. */
     double sum = (double)HALF(x) * HALF(y) + (double)HALF(z);
     float narrow = (float)sum;
