@@ -13,7 +13,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any
 
-from inductor_flydsl import compiler, store
+from inductor_flydsl import compiler, ledger, store
 from inductor_flydsl.device import Target, simulated_arch
 from inductor_flydsl.gate import log
 from inductor_flydsl.ops import OPS
@@ -102,7 +102,7 @@ class Kernel:
         def make() -> tuple[bytes, dict[str, Any]]:
             spec = self.spec
             log.info("compiling %s %s %s for %s with FlyDSL", spec.op, spec.config.tile, spec.dtype, spec.target.arch)
-            _count("compiled", spec.op)
+            ledger.count("compiled", spec.op)
             made = compiler.compile_kernel(
                 self.spec.op, config=fields["config"], dtype=self.spec.dtype, arch=self.spec.target.arch, format=format
             )
@@ -137,6 +137,7 @@ class Kernel:
             return
         buffers = [_buffer(simulator, tensor, f"input {i}", False) for i, tensor in enumerate(work.reads)]
         buffers += [_buffer(simulator, tensor, f"output {i}", True) for i, tensor in enumerate(work.writes)]
+        self._count_copies(tensors, work.reads)
         started = time.perf_counter()
         result = self._program.launch(
             grid=work.grid,
@@ -145,8 +146,14 @@ class Kernel:
             buffers=buffers,
             step_limit=config.simulator_step_limit,
         )
-        _count("launched", self.spec.op)
+        ledger.count("launched", self.spec.op)
         _last_launch.update(op=self.spec.op, seconds=time.perf_counter() - started, result=result)
+
+    def _count_copies(self, given: tuple[torch.Tensor, ...], read: tuple[torch.Tensor, ...]) -> None:
+        """Count operands that had to be copied because they turned out not to be aligned: each costs a pass over it."""
+        copies = sum(used is not tensor for tensor, used in zip(given, read, strict=False))
+        if copies:
+            ledger.count("realigned", self.spec.op, number=copies)
 
     def _run_on_hip(self, tensors: tuple[torch.Tensor, ...]) -> None:
         if simulated_arch() is not None:
@@ -159,6 +166,7 @@ class Kernel:
         work = self._launch(self.spec.config, *tensors)
         if work is None:
             return
+        self._count_copies(tensors, work.reads)
         index = tensors[-1].device.index
         with torch.cuda.device(index):
             function = self._functions.get(index)
@@ -172,7 +180,7 @@ class Kernel:
                 kernarg=self._pack(*work.arguments),
                 stream=torch.cuda.current_stream(index).cuda_stream,
             )
-        _count("launched", self.spec.op)
+        ledger.count("launched", self.spec.op)
 
 
 @functools.cache
@@ -226,9 +234,3 @@ def _buffer(simulator: Any, tensor: torch.Tensor, name: str, writable: bool) -> 
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     nbytes = (last + 1) * tensor.element_size() if tensor.numel() else 0
     return simulator.Buffer(address=tensor.data_ptr(), nbytes=nbytes, writable=writable, name=name)
-
-
-def _count(what: str, op: str) -> None:
-    from torch._dynamo.utils import counters
-
-    counters["inductor_flydsl"][f"{what}:{op}"] += 1

@@ -1,7 +1,8 @@
 """What was decided for each op instance, and why: counters, the log, and the rows of explain().
 
 counters["inductor_flydsl"] of torch._dynamo.utils holds "candidate:<op>", "chosen:<op>", "declined:<op>",
-"launched:<op>", "compiled:<op>", and one "declined:<op>: <reason>" per reason.
+"launched:<op>", "compiled:<op>", "realigned:<op>" (operands copied because of their address), and one
+"declined:<op>: <reason>" per reason.
 """
 
 from __future__ import annotations

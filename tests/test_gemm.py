@@ -142,6 +142,11 @@ def test_launch_refuses_sizes_that_were_dynamic_and_break_a_rule() -> None:
     a, out = torch.zeros(4, 12, dtype=torch.bfloat16), torch.zeros(4, 4, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match="K=12 is not a multiple of 8"):
         gemm.launch(gemm.CONFIGS[0], a, a.t(), out)
+    a, out = torch.zeros(8, 8, dtype=torch.bfloat16), torch.zeros(8, 8, dtype=torch.bfloat16)
+    with pytest.raises(ValueError, match="B has stride 8 along K, not 1"):
+        gemm.launch(gemm.CONFIGS[0], a, a, out)
+    with pytest.raises(ValueError, match=r"the output has strides \(1, 8\)"):
+        gemm.launch(gemm.CONFIGS[0], a, a.t(), out.t())
 
 
 def test_the_kernarg_layout_is_the_abi_s() -> None:

@@ -276,7 +276,7 @@ def launch(config: GemmConfig, a: torch.Tensor, b: torch.Tensor, out: torch.Tens
 
     Shapes: a [M,K], b [K,N], out [M,N] with unit column stride. An operand that turns out not to start on a 16-byte
     address is copied first (the compiler could only assume it). Raises ValueError where sizes that were dynamic when
-    compiling break a limit of supports().
+    compiling, or tensors given by hand, break a rule of supports().
     """
     m, k = a.shape
     n = b.shape[1]
@@ -286,11 +286,13 @@ def launch(config: GemmConfig, a: torch.Tensor, b: torch.Tensor, out: torch.Tens
         a = a.clone()
     if b.data_ptr() % 16:
         b = b.t().clone().t()
+    if n > 1 and out.stride(1) != 1:
+        raise ValueError(f"gemm writes rows with unit stride, and the output has strides {tuple(out.stride())}")
     lda = a.stride(0) if m > 1 else k
     ldb = b.stride(1) if n > 1 else k
-    if m > MAX_SIZE or n > MAX_SIZE or k % LOAD_ELEMENTS or max(lda, ldb) > MAX_LEADING_STRIDE:
-        reason = supports(Problem.from_tensors(a, b))
-        raise ValueError(f"gemm cannot take these sizes, which were dynamic when compiling: {reason}")
+    along_k = a.stride(1) == b.stride(0) == 1
+    if m > MAX_SIZE or n > MAX_SIZE or k % LOAD_ELEMENTS or max(lda, ldb) > MAX_LEADING_STRIDE or not along_k:
+        raise ValueError(f"gemm cannot take these sizes and strides: {supports(Problem.from_tensors(a, b))}")
     return Launch(
         grid=(-(-m // config.tile_m) * -(-n // config.tile_n), 1, 1),
         block=(config.threads, 1, 1),
