@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from collections.abc import Sequence
 
@@ -30,6 +31,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--json", action="store_true", help="print JSON instead of lines"
     )
     chosen = parser.parse_args(arguments)
+    try:
+        # The environment's options are read here, so that a wrong one is one line.
+        from inductor_flydsl import config, options  # noqa: F401
+
+        options.check()
+    except ValueError as error:
+        print(f"inductor_flydsl: {error}", file=sys.stderr)
+        return 2
+    try:
+        code = _run(chosen)
+        sys.stdout.flush()
+        return code
+    except BrokenPipeError:
+        # Who reads has gone: nothing is left to say, and the interpreter's own flush must not say it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except OSError as error:
+        print(f"inductor_flydsl: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("\ninductor_flydsl: interrupted", file=sys.stderr)
+        return 130
+
+
+def _run(chosen: argparse.Namespace) -> int:
     if chosen.command == "demo":
         from inductor_flydsl import demo as run_demo
 
@@ -42,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _positive(text: str) -> int:
-    if not text.isdigit() or int(text) < 1:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
     return int(text)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from inductor_flydsl.options import NAMES, check
+from inductor_flydsl.options import NAMES, PER_COMPILE, check
 
 
 def flydsl(
@@ -49,15 +49,17 @@ def split_options(options: dict[str, Any], known: Any) -> tuple[dict[str, Any], 
     theirs: dict[str, Any] = {}
     for name, value in options.items():
         bare = name.removeprefix("flydsl.")
-        if name != bare and bare not in NAMES:
-            raise ValueError(f"option {name!r} is unknown; the options are {', '.join('flydsl.' + o for o in NAMES)}")
+        if name != bare and bare not in PER_COMPILE:
+            raise ValueError(
+                f"option {name!r} is unknown; the options are {', '.join('flydsl.' + o for o in PER_COMPILE)}"
+            )
         plain = name.replace("-", "_")
-        if name != bare or (bare in NAMES and plain not in known):
+        if name != bare or (bare in PER_COMPILE and plain not in known):
             ours[bare] = value
         elif plain in known:
             theirs[plain] = value
         else:
             raise ValueError(
-                f"option {name!r} is neither Inductor's nor one of {', '.join('flydsl.' + o for o in NAMES)}"
+                f"option {name!r} is neither Inductor's nor one of {', '.join('flydsl.' + o for o in PER_COMPILE)}"
             )
     return ours, theirs

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from inductor_flydsl import compat
-from inductor_flydsl.gate import Decline
+from inductor_flydsl.gate import Decline, log
 
 
 class CompileError(RuntimeError):
@@ -119,7 +119,7 @@ def _compile_here(request: dict[str, Any]) -> Compiled:
     started = time.perf_counter()
     try:
         importlib.import_module("flydsl.compiler")
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # A half-installed FlyDSL raises whatever it likes (KeyError on an unknown arch: aiter#3683).
         _broken = f"{type(error).__name__}: {error}"
         raise CompileError(f"flydsl {flydsl_version()} cannot be imported: {_broken}") from error
@@ -152,19 +152,31 @@ class _Worker:
             try:
                 self.process.stdin.write(json.dumps(request) + "\n")
                 self.process.stdin.flush()
-                line = self.process.stdout.readline()
-            except (BrokenPipeError, OSError):
-                line = ""
-        if not line:
+                answer = self._answer()
+            except OSError:
+                answer = None
+        if answer is None:
             self.stop()
             raise CompileError(
                 f"the process that compiles with FlyDSL ended ({self._end()}) on {request['op']} {request['config']}; "
                 "its own messages are on stderr"
             )
-        answer = json.loads(line)
         if not answer["ok"]:
             raise CompileError(f"FlyDSL could not compile {request['op']}: {answer['type']}: {answer['error']}")
         return Compiled(code=base64.b64decode(answer["code"]), kernel=answer["kernel"], seconds=answer["seconds"])
+
+    def _answer(self) -> dict[str, Any] | None:
+        """The next answer, past whatever else a site customisation prints; None at the end of the process."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            try:
+                answer = json.loads(line)
+            except ValueError:
+                answer = None
+            if isinstance(answer, dict) and "ok" in answer:
+                return answer
+            log.warning("the process that compiles with FlyDSL printed: %s", line.rstrip())
+        return None
 
     def _end(self) -> str:
         code = self.process.wait()

@@ -41,6 +41,6 @@ compile_in: str = options.choice("INDUCTOR_FLYDSL_COMPILE_IN", "auto", options.C
 simulator_step_limit: int = options.number("INDUCTOR_FLYDSL_SIMULATOR_STEP_LIMIT", 20_000_000_000)
 
 # These decide where things run or are kept, not what code is made.
-_cache_config_ignore_prefix: list[str] = ["store_dir", "compile_in", "simulator_step_limit", "on_decline", "_cache"]
+_cache_config_ignore_prefix: list[str] = ["store_dir", "compile_in", "simulator_step_limit", "_cache"]
 
 install_config_module(sys.modules[__name__])

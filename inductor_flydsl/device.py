@@ -67,12 +67,10 @@ class _Simulation:
         import torch
         from torch._inductor import config as inductor_config
 
-        from inductor_flydsl import activation
+        from inductor_flydsl import activation, compat
 
         # mkldnn's packed linears replace aten.mm before any choice is made, under freezing.
-        patch = inductor_config.patch({"cpp.weight_prepack": False})
-        patch.__enter__()
-        self.restore.append(lambda: patch.__exit__(None, None, None))
+        self.restore.append(compat.set_default(inductor_config, "cpp.weight_prepack", False))
         if self.compiled_outside or activation.enabled_globally():
             torch._dynamo.reset()
         self.compiled_outside = False

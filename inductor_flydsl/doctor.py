@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -48,6 +50,14 @@ def _findings() -> Iterator[Finding]:
     yield Finding(name="torch", ok=known, text=text, needed_for="everything")
     problem = compiler.flydsl_problem()
     text = f"flydsl {compiler.flydsl_version()}" if problem is None else str(problem)
+    if problem is None:
+        # In a process of its own: a broken FlyDSL may end the one that imports it.
+        command = [sys.executable, "-c", "import flydsl.compiler"]
+        done = subprocess.run(command, capture_output=True, text=True)
+        if done.returncode:
+            last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+            text = f"{text} cannot be imported ({last}); install flydsl{compat.FLYDSL_PINS} again"
+        problem = Decline(text) if done.returncode else None
     yield Finding(name="flydsl", ok=problem is None, text=text, needed_for="everything")
     yield _core()
     yield _store(store.folder())

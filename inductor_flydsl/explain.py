@@ -88,7 +88,7 @@ class Report(Sequence[Row]):
         return "\n".join(lines)
 
 
-def explain(fn: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
+def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Report:
     """Compile `fn` with backend="flydsl", past every cache, run it once, and report each op instance.
 
     `fn` is a function or module, not yet compiled. A backward that is compiled with the forward is reported too.

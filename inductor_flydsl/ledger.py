@@ -45,9 +45,10 @@ class Decision:
     candidates: list[Candidate] = dataclasses.field(default_factory=list)
     kernel: Kernel | None = None
 
-    def record(self) -> tuple[str, str, str, str]:
-        """What another process needs to count this decision again: op, overload, choice, decline."""
-        return self.op, self.overload, self.choice, self.decline
+    def record(self) -> tuple[str, str, str, int, str]:
+        """What another process needs to count this decision again: op, instance, choice, our candidates, decline."""
+        ours = sum(candidate.name.startswith("flydsl") for candidate in self.candidates)
+        return self.op, f"{self.overload} {self.shapes}", self.choice, 0 if self.decline else ours, self.decline
 
 
 _lock = threading.Lock()
@@ -68,11 +69,15 @@ def add(decision: Decision, graph: Any) -> Decision:
 
 def declined(decision: Decision, reason: Decline) -> None:
     """Count a decline, log it, and raise DeclinedError where config.on_decline says so."""
+    decision.decline = str(reason)
+    _say_declined(decision.op, f"{decision.overload} {decision.shapes}", decision.decline)
+
+
+def _say_declined(op: str, instance: str, reason: str) -> None:
     from inductor_flydsl import config
 
-    decision.decline = str(reason)
-    count("declined", decision.op, reason=decision.decline)
-    line = f"{decision.overload} {decision.shapes}: no FlyDSL kernel, because {decision.decline}"
+    count("declined", op, reason=reason)
+    line = f"{instance}: no FlyDSL kernel, because {reason}"
     if config.on_decline == "raise":
         raise DeclinedError(line)
     if config.on_decline == "warn" and line not in _warned:
@@ -119,9 +124,10 @@ def loaded(text: str) -> None:
     """Called by generated code when it is loaded: a graph from Inductor's cache counts its decisions here too."""
     if hashlib.sha256(text.encode()).hexdigest() in _lowered_here:
         return  # lowered in this process, where the decisions counted as they were made
-    for op, _overload, choice, decline in json.loads(text):
+    for op, instance, choice, candidates, decline in json.loads(text):
         if decline:
-            count("declined", op, reason=decline)
+            _say_declined(op, instance, decline)
+        if candidates:
+            count("candidate", op, number=candidates)
         if choice == "flydsl":
-            count("candidate", op)
             count("chosen", op)

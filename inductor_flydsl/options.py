@@ -8,10 +8,10 @@ ON_DECLINE = ("count", "warn", "raise")
 SEARCH = ("baseline", "ranked", "exhaustive")
 COMPILE_IN = ("auto", "process", "worker")
 
-# The options that torch.compile(options={"flydsl.<name>": ...}) takes.
-NAMES = (
-    "ops", "force", "search", "max_candidates", "on_decline", "store_dir", "compile_in", "simulator_step_limit",
-)  # fmt: skip
+# The options that torch.compile(options={"flydsl.<name>": ...}) takes: what a compile decides by.
+PER_COMPILE = ("ops", "force", "search", "max_candidates", "on_decline", "compile_in")
+# All of them; a launch, which may be another thread's and much later, goes by the rest.
+NAMES = (*PER_COMPILE, "store_dir", "simulator_step_limit")
 
 
 def flag(name: str, default: bool) -> bool:
@@ -37,7 +37,7 @@ def number(name: str, default: int) -> int:
     text = os.environ.get(name)
     if text is None:
         return default
-    if not text.isdigit() or int(text) < 1:
+    if not (text.isascii() and text.isdigit()) or int(text) < 1:
         raise ValueError(f"{name}={text!r} is not a whole number above 0")
     return int(text)
 
@@ -50,6 +50,10 @@ def check() -> None:
         value = getattr(config, name)
         if value not in allowed:
             raise ValueError(f"inductor_flydsl.config.{name}={value!r} is not one of {', '.join(allowed)}")
+    for name, kind in (("force", bool), ("ops", str), ("store_dir", str)):
+        value = getattr(config, name)
+        if not isinstance(value, kind):
+            raise ValueError(f"inductor_flydsl.config.{name}={value!r} is not a {kind.__name__}")
     for name in ("max_candidates", "simulator_step_limit"):
         value = getattr(config, name)
         if not isinstance(value, int) or value < 1:

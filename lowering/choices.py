@@ -98,6 +98,8 @@ def _nodes(node: Any, choices: list[Any], reader: Any) -> tuple[list[Any], Any]:
 def _wrapper_problem() -> Decline | None:
     if V.graph.cpp_wrapper or V.graph.aot_mode:
         return Decline("the graph is compiled to C++ (cpp_wrapper or AOTInductor), which cannot call our launcher")
+    if getattr(V.graph, "fx_wrapper", False):
+        return Decline("the graph is compiled to FX (fx_wrapper), which cannot call our launcher")
     return None
 
 

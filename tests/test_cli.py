@@ -77,3 +77,39 @@ def test_demo_without_flydsl_is_plain_inductor(
     out, err = capsys.readouterr()
     assert "FlyDSL cannot be used here (flydsl is not installed; pip install 'flydsl>=0.4,<0.6')" in err
     assert "plain Inductor" in err and "0 of" in out and "ok" in out
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "text"),
+    [
+        ("FORCE", "yes", "INDUCTOR_FLYDSL_FORCE='yes' is not 0 or 1"),
+        ("MAX_CANDIDATES", "\u00b2", "is not a whole number above 0"),
+        ("OPS", "gemm,foo", "names 'foo'; the ops are gemm"),
+    ],
+)
+def test_a_wrong_environment_is_one_line(variable: str, value: str, text: str) -> None:
+    done = run("ops", **{f"INDUCTOR_FLYDSL_{variable}": value})
+    assert done.returncode == 2 and not done.stdout
+    assert len(done.stderr.splitlines()) == 1 and text in done.stderr, done.stderr
+
+
+def test_a_reader_that_leaves_costs_no_traceback() -> None:
+    command = f"{sys.executable} -m inductor_flydsl ops | true"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True)
+    assert not done.stderr
+
+
+def test_doctor_finds_a_flydsl_that_breaks_at_import(tmp_path: Path) -> None:
+    (tmp_path / "flydsl").mkdir()
+    (tmp_path / "flydsl" / "__init__.py").write_text("raise KeyError('gfx1100')")
+    done = run("doctor", PYTHONPATH=str(tmp_path))
+    assert done.returncode == 1 and "cannot be imported (KeyError: 'gfx1100')" in done.stdout
+
+
+def test_doctor_mends_a_damaged_core(tmp_path: Path) -> None:
+    for _ in range(2):
+        done = run("doctor", INDUCTOR_FLYDSL_STORE_DIR=str(tmp_path))
+        assert done.returncode == 0 and "core built" in done.stdout, done.stderr
+        next(tmp_path.glob("*.so")).write_bytes(b"\x7fELF cut short")
+    done = run("doctor", INDUCTOR_FLYDSL_STORE_DIR=str(tmp_path), CC="/bin/true")
+    assert done.returncode == 1 and "NO  simulator" in done.stdout and not done.stderr, done.stderr

@@ -115,3 +115,28 @@ def test_a_launch_reads_and_writes_only_its_tensors() -> None:
     assert_product(out.contiguous(), x, weight.t())
     around[1:41, 4:28] = 7.0
     assert bool((around == 7.0).all())
+
+
+def test_threads_may_leave_in_any_order() -> None:
+    """Overlapping blocks in two threads: the one that entered first leaves first, and nothing stays behind."""
+    entered, left = threading.Event(), threading.Event()
+    errors: list[BaseException] = []
+    before = inductor_config.cpp.weight_prepack
+
+    def other() -> None:
+        try:
+            with inductor_flydsl.simulate():
+                entered.set()
+                left.wait()
+                assert not inductor_config.cpp.weight_prepack
+        except BaseException as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=other)
+    with inductor_flydsl.simulate():
+        thread.start()
+        entered.wait()
+    assert device.simulated_arch() == "gfx950"
+    left.set()
+    thread.join()
+    assert not errors and device.simulated_arch() is None and inductor_config.cpp.weight_prepack == before

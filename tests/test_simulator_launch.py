@@ -397,3 +397,14 @@ def test_execution_counts() -> None:
         "s_endpgm": 6,
     }
     assert result.instructions == sum(result.executions)
+
+
+@pytest.mark.parametrize(("address", "nbytes"), [(0, 16), (4096, -1), (-8, 8), (2**64 - 4, 8)])
+def test_a_buffer_that_is_no_memory_is_refused(address: int, nbytes: int) -> None:
+    with pytest.raises(simulator.SimulatorError, match="buffer 'x'"):
+        simulator.Buffer(address=address, nbytes=nbytes, writable=True, name="x")
+
+
+def test_text_for_another_arch_is_refused() -> None:
+    with pytest.raises(simulator.SimulatorError, match="the text is for amdgcn-amd-amdhsa--gfx942: only gfx950"):
+        simulator.load('.amdgcn_target "amdgcn-amd-amdhsa--gfx942"\n')

@@ -35,7 +35,18 @@ def _load(path: str) -> ctypes.CDLL:
 
 def core(cache_dir: str | os.PathLike[str] | None = None) -> ctypes.CDLL:
     """The C core, built first where the cache does not hold it. Raises BuildError with what to do."""
-    return _load(str(_built(Path(cache_dir) if cache_dir is not None else cache_folder())))
+    folder = Path(cache_dir) if cache_dir is not None else cache_folder()
+    path = _built(folder)
+    try:
+        return _load(str(path))
+    except OSError:
+        # Cut short, or another machine's: what the cache holds is made again once.
+        path.unlink(missing_ok=True)
+        _built.cache_clear()
+    try:
+        return _load(str(_built(folder)))
+    except OSError as error:
+        raise BuildError(f"the simulator's core was built and cannot be loaded ({error}): is CC a compiler?") from error
 
 
 @functools.cache

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import os
+import re
 import struct
 import time
 from collections import Counter
@@ -38,6 +39,12 @@ class Buffer:
     nbytes: int
     writable: bool
     name: str
+
+    def __post_init__(self) -> None:
+        if self.nbytes < 0 or self.address < 0 or self.address + self.nbytes > 2**64:
+            raise SimulatorError(f"buffer {self.name!r}: {self.nbytes} bytes at {self.address} are no range of memory")
+        if self.nbytes and not self.address:
+            raise SimulatorError(f"buffer {self.name!r}: {self.nbytes} bytes at address 0, which is no memory")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -126,6 +133,9 @@ def load(text: str, kernel: str | None = None, cache_dir: str | os.PathLike[str]
     the kernel uses what the table does not hold, SimulatorError when the text is no kernel, and BuildError when there
     is no compiler.
     """
+    target = re.search(r"\.amdgcn_target\s+\"([^\"]+)\"", text)
+    if target is not None and "gfx950" not in target[1]:
+        raise SimulatorError(f"the text is for {target[1]}: only gfx950 is simulated")
     return Program(assembly.parse(text, kernel), cache_dir)
 
 
