@@ -76,13 +76,6 @@ def at_most(name: str, value: Size, limit: int) -> Decline | None:
     return None
 
 
-def static(name: str, value: Size) -> Decline | None:
-    """`value` is a number at compile time."""
-    if is_static(value):
-        return None
-    return Decline("{name}={value} is dynamic; it has to be known when compiling", name=name, value=value)
-
-
 def not_empty(name: str, value: Size) -> Decline | None:
     """`value` is not 0. Dynamic sizes pass: launches of an empty grid are left out when they come up."""
     if is_static(value) and int(value) == 0:

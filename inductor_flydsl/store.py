@@ -97,13 +97,6 @@ def _private_folder() -> Path:
     return Path(folder.name)
 
 
-def entries() -> Iterator[dict[str, Any]]:
-    """The facts of every readable entry; unreadable ones are left out (they are made again when needed)."""
-    for path in sorted((folder() / VERSION).glob("*/*.json")):
-        with contextlib.suppress(OSError, ValueError):
-            yield json.loads(path.read_text())
-
-
 def _read(base: Path, suffix: str, key: str) -> Entry | None:
     try:
         facts = json.loads(base.with_suffix(".json").read_text())

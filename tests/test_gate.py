@@ -36,9 +36,7 @@ def test_at_most_takes_the_limit_itself() -> None:
     assert gate.at_most("K", S, 100) is None
 
 
-def test_static_and_not_empty() -> None:
-    assert gate.static("M", 7) is None
-    assert str(gate.static("M", S)) == "M=s0 is dynamic; it has to be known when compiling"
+def test_not_empty() -> None:
     assert gate.not_empty("M", S) is None
     assert str(gate.not_empty("M", 0)) == "M=0: an empty product needs no kernel"
 
