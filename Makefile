@@ -1,4 +1,4 @@
-# Every target builds what it needs by itself on a fresh machine with Python 3.10 to 3.13 and a C compiler.
+# Every target builds what it needs by itself on a fresh machine with Python (3.11 is what CI has) and a C compiler.
 PYTHON ?= python3
 TORCH ?= 2.13.0
 VENV := .venv

@@ -49,16 +49,17 @@ def _findings() -> Iterator[Finding]:
     text = f"torch {torch.__version__}" + ("" if known else " is not supported; install 2.11 to 2.15")
     yield Finding(name="torch", ok=known, text=text, needed_for="everything")
     problem = compiler.flydsl_problem()
-    text = f"flydsl {compiler.flydsl_version()}" if problem is None else str(problem)
-    if problem is None:
+    usable = problem is None
+    text = f"flydsl {compiler.flydsl_version()}" if usable else str(problem)
+    if usable:
         # In a process of its own: a broken FlyDSL may end the one that imports it.
         command = [sys.executable, "-c", "import flydsl.compiler"]
         done = subprocess.run(command, capture_output=True, text=True)
-        if done.returncode:
+        usable = done.returncode == 0
+        if not usable:
             last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
             text = f"{text} cannot be imported ({last}); install flydsl{compat.FLYDSL_PINS} again"
-        problem = Decline(text) if done.returncode else None
-    yield Finding(name="flydsl", ok=problem is None, text=text, needed_for="everything")
+    yield Finding(name="flydsl", ok=usable, text=text, needed_for="everything")
     yield _core()
     yield _store(store.folder())
     device = torch.device("cuda", 0) if torch.version.hip and torch.cuda.is_available() else torch.device("cpu")

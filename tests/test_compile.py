@@ -100,7 +100,7 @@ class TestSimulated:
 
     def test_a_graph_for_the_fx_wrapper_is_declined(self, counters: Counter[str]) -> None:
         if not hasattr(inductor_config, "fx_wrapper"):
-            return  # this torch has no such wrapper, so nothing is left out
+            pytest.skip(f"torch {torch.__version__} has no fx_wrapper option")
         x, weight = rows(16, 64), rows(24, 64)
         torch.compile(linear, backend="flydsl", options={**FORCE, "fx_wrapper": True})(x, weight)
         assert any("fx_wrapper" in key for key in counters), dict(counters)
