@@ -112,17 +112,17 @@ def compile_kernel(op: str, *, config: dict[str, Any], dtype: str, arch: str, fo
         raise ValueError(f"format={format!r} is not one of {', '.join(map(repr, FORMATS))}")
     if FORMATS[format] != "isa":
         _require_linker()
-    with _lock, _settings(arch=arch, format=FORMATS[format]):
+    with settings(arch=arch, backend=f"inductor_flydsl_{FORMATS[format]}"):
         start = time.perf_counter()
         template_module = importlib.import_module(f"inductor_flydsl.templates.{op}")
-        backends = importlib.import_module("inductor_flydsl.templates.backends")
+        chosen = backends()
         imported = time.perf_counter()
         if arch not in template_module.ARCHS:
             raise ValueError(f"arch={arch!r} has no {op} template; there is one for {', '.join(template_module.ARCHS)}")
         template = template_module.build(template_module.Config(**config), dtype=dtype)
         module_text = _lower(template.launcher, template.arguments, kernel=template.name, format=format)
         # The pipeline is asked for between tracing and lowering, in all releases.
-        traced = backends.pipeline_requested_at()
+        traced = chosen.pipeline_requested_at()
         code = _object_of(module_text, kernel=template.name)
         done = time.perf_counter()
     return CompiledSource(
@@ -134,26 +134,33 @@ def compile_kernel(op: str, *, config: dict[str, Any], dtype: str, arch: str, fo
     )
 
 
+def backends() -> Any:
+    """backends.py, which imports flydsl."""
+    return importlib.import_module("inductor_flydsl.templates.backends")
+
+
 @contextlib.contextmanager
-def _settings(*, arch: str, format: str) -> Iterator[None]:
-    """The process as a compile needs it, and as it was afterwards: environment variables and sys.excepthook."""
-    wanted: dict[str, str | None] = {
-        **_ENVIRONMENT,
-        "FLYDSL_GPU_ARCH": arch,
-        "FLYDSL_COMPILE_BACKEND": f"inductor_flydsl_{format}",
-    }
-    found = {name: os.environ.get(name) for name in wanted}
-    excepthook = sys.excepthook
-    try:
-        _set_environment(wanted)
-        yield
-    finally:
-        _set_environment(found)
-        if sys.excepthook is not excepthook:
-            # FlyDSL's decorators hook, once, into the reporting of uncaught exceptions. That is for the user's own
-            # kernels to bring about: take it out, and let FlyDSL know that it is out.
-            sys.excepthook = excepthook
-            sys.modules["flydsl.compiler.diagnostics"].__dict__["_dsl_excepthook_installed"] = False
+def settings(*, arch: str, backend: str, launch: bool = False) -> Iterator[None]:
+    """The process as FlyDSL needs it, and as it was afterwards: environment variables and sys.excepthook.
+
+    `backend` is a name of backends.py; with `launch` kernels are launched instead of only compiled. One at a time.
+    """
+    wanted: dict[str, str | None] = {**_ENVIRONMENT, "FLYDSL_GPU_ARCH": arch, "FLYDSL_COMPILE_BACKEND": backend}
+    if launch:
+        wanted["COMPILE_ONLY"] = None
+    with _lock:
+        found = {name: os.environ.get(name) for name in wanted}
+        excepthook = sys.excepthook
+        try:
+            _set_environment(wanted)
+            yield
+        finally:
+            _set_environment(found)
+            if sys.excepthook is not excepthook:
+                # FlyDSL's decorators hook, once, into the reporting of uncaught exceptions. That is for the user's own
+                # kernels to bring about: take it out, and let FlyDSL know that it is out.
+                sys.excepthook = excepthook
+                sys.modules["flydsl.compiler.diagnostics"].__dict__["_dsl_excepthook_installed"] = False
 
 
 def _set_environment(values: dict[str, str | None]) -> None:

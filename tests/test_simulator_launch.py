@@ -311,7 +311,7 @@ def test_running_past_the_end_is_a_fault() -> None:
     ("options", "message"),
     [
         ({"block": (2048, 1, 1)}, "a block of 2048 threads, where the kernel allows 1024"),
-        ({"block": (0, 1, 1)}, "must not be negative, nor a block 0"),
+        ({"block": (0, 1, 1)}, "every size of block (0, 1, 1) must be 1 to"),
         ({"dynamic_lds": 163841}, "0 + 163841 bytes of LDS, where gfx950 has 163840"),
         ({"kernarg": b"1234"}, "kernarg has 4 bytes; the explicit arguments end at 8 and the segment at 8"),
         ({"kernarg": bytes(24)}, "kernarg has 24 bytes"),

@@ -35,16 +35,22 @@ def _load(path: str) -> ctypes.CDLL:
 
 def core(cache_dir: str | os.PathLike[str] | None = None) -> ctypes.CDLL:
     """The C core, built first where the cache does not hold it. Raises BuildError with what to do."""
+    return core_and_path(cache_dir)[0]
+
+
+def core_and_path(cache_dir: str | os.PathLike[str] | None = None) -> tuple[ctypes.CDLL, Path]:
+    """The C core and the file that it was loaded from. Raises BuildError with what to do."""
     folder = Path(cache_dir) if cache_dir is not None else cache_folder()
     path = _built(folder)
     try:
-        return _load(str(path))
+        return _load(str(path)), path
     except OSError:
         # Cut short, or another machine's: what the cache holds is made again once.
         path.unlink(missing_ok=True)
         _built.cache_clear()
+    path = _built(folder)
     try:
-        return _load(str(_built(folder)))
+        return _load(str(path)), path
     except OSError as error:
         raise BuildError(f"the simulator's core was built and cannot be loaded ({error}): is CC a compiler?") from error
 

@@ -55,6 +55,7 @@ class Program:
     count: int
     vector_rows: int
     constants: tuple[tuple[int, int], ...]
+    rows: tuple[Opcode, ...]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -182,6 +183,7 @@ class _Decoder:
             count=len(instructions) + 1,
             vector_rows=self.vector_rows,
             constants=tuple(self.constants),
+            rows=tuple(instruction.row for instruction in instructions),
         )
 
     def _instruction(self, statement: _Statement) -> _Instruction:

@@ -46,10 +46,25 @@ class UnsupportedInstruction(SimulatorError):
         )
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class WaveState:
+    """Where one wave of the workgroup stood when the launch stopped: `state` is running, at a barrier or ended."""
+
+    wave: int
+    state: str
+    line: int
+    text: str
+    active_lanes: int
+
+    def __str__(self) -> str:
+        return f"wave {self.wave}: {self.state}, line {self.line}: {self.text}, {self.active_lanes} active lanes"
+
+
 class SimulatorFault(SimulatorError):
     """An instruction did what the hardware does not define or must not do: a wild access, a store to an input, ...
 
     `lane` and `address` are None where the fault concerns a whole wave. LDS and scratch addresses are offsets in bytes.
+    `waves` holds where each wave of the workgroup stood.
     """
 
     def __init__(
@@ -63,8 +78,10 @@ class SimulatorFault(SimulatorError):
         lane: int | None,
         address: int | None,
         reason: str,
+        waves: tuple[WaveState, ...] = (),
     ) -> None:
         self.kernel = kernel
+        self.waves = waves
         self.workgroup = workgroup
         self.wave = wave
         self.line = line
@@ -77,4 +94,10 @@ class SimulatorFault(SimulatorError):
 
 
 class StepLimitExceeded(SimulatorFault):
-    """The launch executed more wave-instructions than its step limit: an endless loop, or a limit that is too low."""
+    """The launch executed more wave-instructions than its step limit: an endless loop, or a limit that is too low.
+
+    The message ends with where every wave of the workgroup stood.
+    """
+
+    def __str__(self) -> str:
+        return "\n".join((super().__str__(), *(f"  {state}" for state in self.waves)))

@@ -9,26 +9,22 @@ import re
 import struct
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from inductor_flydsl.simulator import assembly, build, decode
+from inductor_flydsl.simulator import abi, assembly, build, decode, events
 from inductor_flydsl.simulator.assembly import Kernel, KernelFacts
-from inductor_flydsl.simulator.errors import SimulatorError, SimulatorFault, StepLimitExceeded
+from inductor_flydsl.simulator.assumptions import flipped
+from inductor_flydsl.simulator.errors import SimulatorError, SimulatorFault, StepLimitExceeded, WaveState
 
 # A 4096^3 bf16 GEMM of 128x128x64 tiles executes about 4e7 wave-instructions.
 DEFAULT_STEP_LIMIT = 1_000_000_000
-MAX_LDS_BYTES = 160 * 1024
-MAX_WORKGROUP_SIZE = 1024
 
 _LANES = 64
-_NOT_ENABLED = 0xFFFFFFFF
-# Addresses that a kernel may be given but must not follow read as this: a fault then shows it.
-_UNUSABLE_POINTER = 0xDEADBEEFDEADBEEF
-_KERNARG_FILL = 0xA5
 
 # The codes of core.h.
 _FAULT_GLOBAL_LOAD, _FAULT_GLOBAL_STORE, _FAULT_LDS, _FAULT_SCRATCH = 1, 2, 3, 4
 _FAULT_STEPS, _FAULT_HOST = 6, 7
+_STATES = ("running", "at a barrier", "ended")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,7 +47,8 @@ class Buffer:
 class LaunchResult:
     """What a simulated launch did. `seconds` is host time; the counts are exact, in wave-instructions and bytes.
 
-    `executions` holds how often each instruction ran, in the order of the kernel's lines.
+    `profile` holds the core's counts per instruction, in the order of the kernel's lines; Program.events() and
+    Program.instruction_events() read it.
     """
 
     seconds: float
@@ -64,7 +61,12 @@ class LaunchResult:
     lds_write_bytes: int
     out_of_range_lanes: int
     barriers: int
-    executions: memoryview
+    profile: bytes = dataclasses.field(repr=False)
+
+    @property
+    def executions(self) -> list[int]:
+        """How often each instruction ran, in the order of the kernel's lines."""
+        return [record[0] for record in events.PROFILE.iter_unpack(self.profile)]
 
 
 class _Region(ctypes.Structure):
@@ -101,6 +103,10 @@ class _Fault(ctypes.Structure):
     ]
 
 
+class _WaveState(ctypes.Structure):
+    _fields_ = [("instruction", ctypes.c_uint32), ("state", ctypes.c_uint32), ("exec", ctypes.c_uint64)]
+
+
 class _Launch(ctypes.Structure):
     _fields_ = [
         ("code", ctypes.c_void_p),
@@ -120,7 +126,10 @@ class _Launch(ctypes.Structure):
         ("regions", ctypes.c_void_p),
         ("region_count", ctypes.c_uint32),
         ("step_limit", ctypes.c_uint64),
-        ("executions", ctypes.c_void_p),
+        ("profile", ctypes.c_void_p),
+        ("states", ctypes.c_void_p),
+        ("assumptions", ctypes.c_uint32),
+        ("reserved", ctypes.c_uint32),
         ("counters", _Counters),
         ("fault", _Fault),
     ]
@@ -145,7 +154,7 @@ class Program:
     def __init__(self, kernel: Kernel, cache_dir: str | os.PathLike[str] | None = None) -> None:
         self._kernel = kernel
         _check_modes(kernel)
-        self._user_sgprs = _UserSgprs(kernel)
+        self._user_sgprs = abi.UserSgprs(kernel)
         decoded = decode.decode(kernel, lambda: _handlers(build.core(cache_dir)))
         self._core = build.core(cache_dir)
         self._decoded = decoded
@@ -171,6 +180,15 @@ class Program:
             counts[line.text.split(None, 1)[0]] += count
         return counts
 
+    def instruction_events(self, result: LaunchResult) -> list[events.InstructionEvents]:
+        """What each instruction of this program came to in `result`'s launch, in the order of its lines."""
+        return events.instruction_events(self._kernel.lines, self._decoded.rows, result.profile)
+
+    def events(self, result: LaunchResult) -> events.Events:
+        """What `result`'s launch of this program did, summed up."""
+        counters = {name: getattr(result, name) for name, _ in _Counters._fields_}
+        return events.summary(self.instruction_events(result), counters)
+
     def launch(
         self,
         *,
@@ -180,19 +198,23 @@ class Program:
         buffers: Sequence[Buffer],
         dynamic_lds: int = 0,
         step_limit: int | None = None,
+        assumptions: Iterable[str] = (),
     ) -> LaunchResult:
         """Runs the kernel to its end on the calling thread, without the GIL.
 
         `grid` counts workgroups, `block` threads. `kernarg` holds the explicit arguments at the metadata's offsets;
-        hidden ones are filled in. The kernel may touch `buffers` and nothing else. `dynamic_lds` in bytes.
+        hidden ones are filled in. The kernel may touch `buffers` and nothing else. `dynamic_lds` in bytes. `assumptions`
+        names the rules of simulator.ASSUMPTIONS that are flipped.
 
         Raises SimulatorFault at the first bad access, StepLimitExceeded after `step_limit` wave-instructions, and
         SimulatorError when the launch itself does not fit the kernel.
         """
         facts = self._kernel.facts
-        _check_shape(self._kernel, grid, block, dynamic_lds)
-        segment = _kernarg_segment(facts, kernarg, grid, block, dynamic_lds)
-        packet = _dispatch_packet(facts, grid, block, dynamic_lds)
+        waves = abi.check_shape(self._kernel, grid, block, dynamic_lds)
+        if step_limit is not None and step_limit < 1:
+            raise SimulatorError(f"kernel {facts.name}: step_limit {step_limit} must be at least 1 wave-instruction")
+        segment = abi.kernarg_segment(facts, kernarg, grid, block, dynamic_lds)
+        packet = abi.dispatch_packet(facts, grid, block, dynamic_lds)
         memory = ctypes.create_string_buffer(segment + packet, len(segment) + len(packet))
         kernarg_address = ctypes.addressof(memory)
         packet_address = kernarg_address + len(segment)
@@ -203,7 +225,8 @@ class Program:
         for index, buffer in enumerate(buffers, 1):
             regions[index] = _Region(buffer.address, buffer.nbytes, buffer.writable)
         # One more than there are lines: the guard behind the last instruction.
-        executions = (ctypes.c_uint64 * self._decoded.count)()
+        profile = ctypes.create_string_buffer(events.PROFILE.size * self._decoded.count)
+        states = (_WaveState * waves)()
         user_sgprs = (ctypes.c_uint32 * max(len(sgprs), 1))(*sgprs)
         launch = _Launch(
             code=ctypes.addressof(self._code),
@@ -223,21 +246,30 @@ class Program:
             regions=ctypes.addressof(regions),
             region_count=len(regions),
             step_limit=DEFAULT_STEP_LIMIT if step_limit is None else step_limit,
-            executions=ctypes.addressof(executions),
+            profile=ctypes.addressof(profile),
+            states=ctypes.addressof(states),
+            assumptions=flipped(assumptions),
         )
         started = time.perf_counter()
         status = self._core.gfx950_launch(ctypes.byref(launch))
         seconds = time.perf_counter() - started
         if status:
-            raise self._fault(launch.fault, buffers, launch.step_limit, launch.lds_bytes)
+            raise self._fault(launch.fault, buffers, launch.step_limit, launch.lds_bytes, states)
         counters = launch.counters
         return LaunchResult(
             seconds=seconds,
-            executions=memoryview(executions).cast("B").cast("Q")[:-1],
+            profile=profile.raw[: -events.PROFILE.size],
             **{field[0]: getattr(counters, field[0]) for field in _Counters._fields_},
         )
 
-    def _fault(self, fault: _Fault, buffers: Sequence[Buffer], step_limit: int, lds_bytes: int) -> SimulatorError:
+    def _fault(
+        self,
+        fault: _Fault,
+        buffers: Sequence[Buffer],
+        step_limit: int,
+        lds_bytes: int,
+        states: Sequence[_WaveState],
+    ) -> SimulatorError:
         name = self._kernel.name
         if fault.code == _FAULT_HOST:
             return SimulatorError(f"kernel {name}: the host has not enough memory for the simulated waves")
@@ -267,15 +299,24 @@ class Program:
             lane=None if fault.lane < 0 else fault.lane,
             address=address,
             reason=reason,
+            waves=tuple(self._wave(number, state) for number, state in enumerate(states)),
+        )
+
+    def _wave(self, number: int, state: _WaveState) -> WaveState:
+        lines = self._kernel.lines
+        at = lines[min(state.instruction, len(lines) - 1)]
+        return WaveState(
+            wave=number, state=_STATES[state.state], line=at.number, text=at.text, active_lanes=state.exec.bit_count()
         )
 
 
 def _handlers(core: ctypes.CDLL) -> dict[str, int]:
     """The core's handler numbers by name."""
     core.gfx950_handler_name.restype = ctypes.c_char_p
-    sizes = (ctypes.c_uint64 * 2)()
+    sizes = (ctypes.c_uint64 * 4)()
     core.gfx950_sizes(sizes)
-    if tuple(sizes) != (decode.INSTRUCTION.size, ctypes.sizeof(_Launch)):
+    wanted = (decode.INSTRUCTION.size, ctypes.sizeof(_Launch), events.PROFILE.size, ctypes.sizeof(_WaveState))
+    if tuple(sizes) != wanted:
         raise SimulatorError(f"the simulator's core and its Python side disagree on struct sizes: {tuple(sizes)}")
     names: dict[str, int] = {}
     while (name := core.gfx950_handler_name(ctypes.c_uint32(len(names)))) is not None:
@@ -297,142 +338,6 @@ def _check_modes(kernel: Kernel) -> None:
             raise SimulatorError(f"kernel {kernel.name}: .amdhsa_{name} {found} is not simulated; only {value} is")
     if kernel.directives.get("wavefront_size32", 0):
         raise SimulatorError(f"kernel {kernel.name}: wave32 is not simulated; gfx950 has wave64 only")
-
-
-class _UserSgprs:
-    """Which SGPRs hold what at wave start: user SGPRs in the ABI's order, each if enabled, then the workgroup ids.
-
-    Order and widths: LLVM AMDGPUUsage, "Initial Kernel Execution State".
-    """
-
-    _ORDER = (
-        ("private_segment_buffer", 4),
-        ("dispatch_ptr", 2),
-        ("queue_ptr", 2),
-        ("kernarg_segment_ptr", 2),
-        ("dispatch_id", 2),
-        ("flat_scratch_init", 2),
-        ("private_segment_size", 1),
-    )
-
-    def __init__(self, kernel: Kernel) -> None:
-        directives = kernel.directives
-        self.enabled = [name for name, _ in self._ORDER if directives.get(f"user_sgpr_{name}", 0)]
-        self.preload_dwords = directives.get("user_sgpr_kernarg_preload_length", 0)
-        self.preload_offset = directives.get("user_sgpr_kernarg_preload_offset", 0)
-        self.scratch_bytes = kernel.facts.scratch_bytes
-        counted = sum(width for name, width in self._ORDER if name in self.enabled) + self.preload_dwords
-        declared = directives.get("user_sgpr_count", counted)
-        if declared != counted:
-            raise SimulatorError(
-                f"kernel {kernel.name}: .amdhsa_user_sgpr_count {declared}, but its directives enable {counted}"
-            )
-        position = counted
-        ids = []
-        for axis in "xyz":
-            # The x id is enabled unless a directive says otherwise (LLVM AMDGPUUsage).
-            if directives.get(f"system_sgpr_workgroup_id_{axis}", int(axis == "x")):
-                ids.append(position)
-                position += 1
-            else:
-                ids.append(_NOT_ENABLED)
-        self.workgroup_ids = (ids[0], ids[1], ids[2])
-
-    def values(self, segment: bytes, kernarg_address: int, packet_address: int) -> list[int]:
-        words: list[int] = []
-        unusable = _UNUSABLE_POINTER & 0xFFFFFFFF
-        contents = {
-            "private_segment_buffer": [unusable] * 4,
-            "dispatch_ptr": _halves(packet_address),
-            "queue_ptr": _halves(_UNUSABLE_POINTER),
-            "kernarg_segment_ptr": _halves(kernarg_address),
-            "dispatch_id": [0, 0],
-            "flat_scratch_init": [unusable] * 2,
-            "private_segment_size": [self.scratch_bytes],
-        }
-        for name in self.enabled:
-            words += contents[name]
-        start = 4 * self.preload_offset
-        preloaded = segment[start : start + 4 * self.preload_dwords]
-        words += struct.unpack(f"<{len(preloaded) // 4}I", preloaded)
-        return words
-
-
-def _halves(value: int) -> list[int]:
-    return [value & 0xFFFFFFFF, value >> 32]
-
-
-def _check_shape(kernel: Kernel, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_lds: int) -> None:
-    facts = kernel.facts
-    threads = block[0] * block[1] * block[2]
-    if min(grid) < 0 or max(grid) >= 2**32 or min(block) < 1:
-        raise SimulatorError(f"kernel {facts.name}: grid {grid} and block {block} must not be negative, nor a block 0")
-    limit = min(facts.max_workgroup_size, MAX_WORKGROUP_SIZE)
-    if threads > limit:
-        raise SimulatorError(f"kernel {facts.name}: a block of {threads} threads, where the kernel allows {limit}")
-    if kernel.required_workgroup_size is not None and tuple(block) != kernel.required_workgroup_size:
-        required = kernel.required_workgroup_size
-        raise SimulatorError(f"kernel {facts.name}: block {block}, where it was compiled for {required}")
-    if dynamic_lds < 0 or facts.lds_bytes + dynamic_lds > MAX_LDS_BYTES:
-        raise SimulatorError(
-            f"kernel {facts.name}: {facts.lds_bytes} + {dynamic_lds} bytes of LDS, where gfx950 has {MAX_LDS_BYTES}"
-        )
-
-
-def _kernarg_segment(
-    facts: KernelFacts, kernarg: bytes, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_lds: int
-) -> bytes:
-    """The whole kernarg segment: explicit arguments as given, hidden ones by their kind, garbage between them."""
-    explicit = max((arg.offset + arg.size for arg in facts.args if not arg.hidden), default=0)
-    if not explicit <= len(kernarg) <= max(facts.kernarg_bytes, explicit):
-        raise SimulatorError(
-            f"kernel {facts.name}: kernarg has {len(kernarg)} bytes; the explicit arguments end at {explicit} "
-            f"and the segment at {facts.kernarg_bytes}"
-        )
-    # Segments are allocated in units of 16 bytes, so a scalar load that is wider than the last argument is in bounds.
-    size = -(-max(facts.kernarg_bytes, explicit, 16) // 16) * 16
-    segment = bytearray([_KERNARG_FILL]) * size
-    segment[: len(kernarg)] = kernarg
-    for arg in facts.args:
-        if arg.hidden:
-            value = _hidden_value(arg.value_kind, grid, block, dynamic_lds)
-            segment[arg.offset : arg.offset + arg.size] = (value & (1 << 8 * arg.size) - 1).to_bytes(arg.size, "little")
-    return bytes(segment)
-
-
-def _hidden_value(kind: str, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_lds: int) -> int:
-    stem, _, axis = kind.rpartition("_")
-    if axis in ("x", "y", "z"):
-        at = "xyz".index(axis)
-        # Grids are given in workgroups, so no workgroup is cut: remainders are 0.
-        known = {
-            "hidden_block_count": grid[at],
-            "hidden_group_size": block[at],
-            "hidden_remainder": 0,
-            "hidden_global_offset": 0,
-        }
-        if stem in known:
-            return known[stem]
-    if kind == "hidden_grid_dims":
-        return 3 if grid[2] * block[2] > 1 else 2 if grid[1] * block[1] > 1 else 1
-    if kind == "hidden_dynamic_lds_size":
-        return dynamic_lds
-    if kind == "hidden_none":
-        return 0
-    # Queues, heaps, hostcall and printf buffers do not exist here: following such a pointer is a fault that shows it.
-    return _UNUSABLE_POINTER
-
-
-def _dispatch_packet(
-    facts: KernelFacts, grid: tuple[int, int, int], block: tuple[int, int, int], dynamic_lds: int
-) -> bytes:
-    """The 64-byte AQL packet behind the dispatch pointer (HSA 1.2, kernel dispatch packet); addresses are unusable."""
-    items = [blocks * threads for blocks, threads in zip(grid, block, strict=True)]
-    return struct.pack(
-        "<2H4H3I2I4Q",
-        2, 3, *block, 0, *(n & 0xFFFFFFFF for n in items), facts.scratch_bytes, facts.lds_bytes + dynamic_lds,
-        _UNUSABLE_POINTER, _UNUSABLE_POINTER, 0, 0,
-    )  # fmt: skip
 
 
 def _global_reason(fault: _Fault, buffers: Sequence[Buffer]) -> str:

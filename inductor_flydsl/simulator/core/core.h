@@ -79,6 +79,29 @@ typedef struct {
     u64 writable;
 } Region;
 
+/* Rules of gfx950 that no document at hand and no kernel establishes. The simulator follows one; a bit set in
+   Launch.assumptions makes it follow the alternative named here. assumptions.py has the same bits, with each rule's
+   source, and decode.py applies those that concern the text. */
+enum {
+    ASSUME_BOUNDS_WHOLE_ACCESS = 1u << 0,    /* raw buffers: an access is in range as a whole, not dword by dword */
+    ASSUME_BOUNDS_WITHOUT_SOFFSET = 1u << 1, /* raw buffers: soffset does not count for the range */
+    ASSUME_BOUNDS_WRAP = 1u << 2,            /* raw buffers: voffset + immediate + soffset wraps at 32 bits */
+    ASSUME_DMA_KEEPS_LDS = 1u << 3,          /* a load to LDS writes nothing for lanes out of range, not 0 */
+    ASSUME_M0_LOW_HALF = 1u << 4,            /* loads to LDS use M0[15:0], not all of it */
+    ASSUME_SCALAR_BUFFER_GARBAGE = 1u << 5,  /* s_buffer_load out of range reads garbage, not 0 */
+    ASSUME_WORKITEM_IDS_APART = 1u << 6,     /* workitem ids y and z come in v1 and v2, not packed into v0 */
+    ASSUME_SCALE_BYTE_SWAPPED = 1u << 7,     /* MFMA scale byte = 2 op_sel + op_sel_hi, not op_sel + 2 op_sel_hi */
+    ASSUME_NARROW_CONTIGUOUS = 1u << 8,      /* 8-bit f8f6f4 operands hold K contiguously, not in two halves */
+    ASSUME_SIX_BIT_SPLIT = 1u << 9,          /* 6-bit f8f6f4 operands hold K in two halves, not contiguously */
+    ASSUME_SWAP_ALL_LANES = 1u << 10,        /* permlane swaps act on inactive lanes too, instead of a fault */
+    ASSUME_F16_KEEPS_HIGH = 1u << 11,        /* fp16 results leave bits 31:16 of the register, not 0 */
+    ASSUME_LITERAL_SIGN_EXTENDED = 1u << 12, /* decode.py: 32-bit literals of 64-bit sources sign-extend */
+    ASSUME_NARROW_TRANSPOSED = 1u << 13,     /* the other plausible lane map of ds_read_b64_tr_b4, b96_tr_b6 */
+    ASSUME_MFMA_DESCENDING = 1u << 14,       /* MFMA sums run with K descending, not ascending */
+    ASSUME_MFMA_FLUSH = 1u << 15,            /* MFMA takes subnormal fp16 and bf16 inputs as 0 */
+    ASSUME_APPROXIMATE = 1u << 16,           /* rcp, rsq, sqrt, exp, log, sin, cos: the neighbouring fp32 value */
+};
+
 /* program.py holds the same numbers. */
 enum {
     FAULT_NONE = 0,
@@ -101,6 +124,26 @@ typedef struct {
     u32 instruction;
     char reason[164];
 } Fault;
+
+/* What is counted per instruction. A wave-instruction's cost depends on the pattern of its lanes' addresses, which
+   rarely changes from one execution to the next: the last one is kept under a key. */
+typedef struct {
+    u64 executions;
+    u64 lanes;    /* active lanes, summed over executions */
+    u64 partial;  /* executions with inactive lanes */
+    u64 units;    /* global memory: 128-byte lines; LDS: bank cycles */
+    u64 excess;   /* LDS: bank cycles beyond those of an access without conflicts */
+    u64 key;
+    u32 key_units;
+    u32 key_excess;
+} Profile;
+
+/* Where a wave stood when the launch failed. */
+typedef struct {
+    u32 instruction;
+    u32 state; /* 0 could run, 1 waits at a barrier, 2 has ended */
+    u64 exec;
+} WaveState;
 
 typedef struct {
     u64 instructions;
@@ -133,7 +176,10 @@ typedef struct {
     const Region *regions;
     u32 region_count;
     u64 step_limit;
-    u64 *executions; /* per instruction */
+    Profile *profile;   /* per instruction */
+    WaveState *states;  /* per wave of a workgroup: filled in when the launch fails */
+    u32 assumptions;    /* ASSUME_* whose alternative holds */
+    u32 reserved;
     Counters counters;
     Fault fault;
 } Launch;

@@ -105,10 +105,12 @@ const char *gfx950_handler_name(u32 index) {
     return handler ? handler->name : NULL;
 }
 
-/* Sizes that the caller's own declarations have to match: Instruction, Launch. */
+/* Sizes that the caller's own declarations have to match. */
 void gfx950_sizes(u64 *sizes) {
     sizes[0] = sizeof(Instruction);
     sizes[1] = sizeof(Launch);
+    sizes[2] = sizeof(Profile);
+    sizes[3] = sizeof(WaveState);
 }
 
 /* Fills in the handlers of predecoded instructions. Returns the index of the first one without a handler, or count. */
@@ -137,11 +139,16 @@ static void start_wave(Wave *wave, const u32 *workgroup) {
     u64 exec = 0;
     for (u32 lane = 0; lane < LANE_COUNT && first + lane < threads; ++lane) {
         u32 thread = first + lane;
-        u32 x = thread % launch->block[0], y = thread / launch->block[0] % launch->block[1];
-        u32 z = thread / (launch->block[0] * launch->block[1]);
-        if (launch->workitem_components > 0) x |= y << 10;
-        if (launch->workitem_components > 1) x |= z << 20;
-        wave->rows[lane] = x;
+        u32 id[3] = {thread % launch->block[0], thread / launch->block[0] % launch->block[1],
+                     thread / (launch->block[0] * launch->block[1])};
+        if (launch->assumptions & ASSUME_WORKITEM_IDS_APART) {
+            for (u32 c = 1; c <= launch->workitem_components && c < launch->vector_rows; ++c)
+                wave->rows[c * LANE_COUNT + lane] = id[c];
+        } else {
+            /* x, y and z in bits 9:0, 19:10 and 29:20 of v0 (LLVM AMDGPUUsage, packed work-item ids of gfx90a on). */
+            for (u32 c = 1; c <= launch->workitem_components && c < 3; ++c) id[0] |= id[c] << 10 * c;
+        }
+        wave->rows[lane] = id[0];
         exec |= (u64)1 << lane;
     }
     wave->scalars[SCALAR_EXEC] = (u32)exec;
@@ -154,7 +161,7 @@ static void start_wave(Wave *wave, const u32 *workgroup) {
 static int run_wave(Wave *wave) {
     Launch *launch = wave->launch;
     const Instruction *code = launch->code;
-    u64 *executions = launch->executions;
+    Profile *profile = launch->profile;
     u64 steps = launch->counters.instructions, limit = launch->step_limit;
     int status;
     do {
@@ -163,7 +170,10 @@ static int run_wave(Wave *wave) {
             launch->counters.instructions = steps;
             return raise_fault(wave, FAULT_STEPS, -1, 0, 0, "%s", "");
         }
-        ++executions[pc];
+        ++profile[pc].executions;
+        u64 exec = active_lanes(wave);
+        profile[pc].lanes += (u64)__builtin_popcountll(exec);
+        profile[pc].partial += exec != ALL_LANES;
         status = code[pc].run(wave, &code[pc]);
     } while (status == CONTINUE);
     launch->counters.instructions = steps;
@@ -193,6 +203,17 @@ static int run_workgroup(Wave *waves, u32 count, const u32 *workgroup) {
 
 static void *aligned(size_t bytes) { return aligned_alloc(64, (bytes + 127) / 64 * 64); }
 
+/* The main loop has stepped over the instruction that a stopped wave last began; one at a barrier has done it. */
+static void report_waves(const Wave *waves, u32 count) {
+    for (u32 n = 0; n < count; ++n) {
+        const Wave *wave = &waves[n];
+        WaveState *state = &wave->launch->states[n];
+        state->instruction = wave->pc ? wave->pc - 1 : 0;
+        state->state = wave->ended ? 2 : wave->at_barrier ? 1 : 0;
+        state->exec = active_lanes(wave);
+    }
+}
+
 static int run_grid(Launch *launch, Wave *waves, u32 count, u8 *lds) {
     u32 at[3];
     for (at[2] = 0; at[2] < launch->grid[2]; ++at[2]) {
@@ -201,6 +222,7 @@ static int run_grid(Launch *launch, Wave *waves, u32 count, u8 *lds) {
                 memset(lds, GARBAGE_LDS, launch->lds_bytes);
                 if (run_workgroup(waves, count, at) == FAULT) {
                     memcpy(launch->fault.workgroup, at, sizeof at);
+                    report_waves(waves, count);
                     return FAULT;
                 }
             }

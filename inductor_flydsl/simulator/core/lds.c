@@ -1,18 +1,21 @@
 /* LDS: shared memory of a workgroup. Address = vector register + immediate offset, in bytes; outside of it is a fault.
    Operands: 0 destination or first data, 1 address, 2 second data. */
+#include "counting.h"
 #include "formats.h"
 #include "memory.h"
 
 static const _Alignas(16) u8 zeros[16] = {0};
 
 /* Host addresses of the active lanes; inactive lanes point at zeros. */
-static int lds_addresses(Wave *wave, const u32 *lane_address, u32 offset, u32 bytes, u64 exec, u64 *address) {
+static int lds_addresses(Wave *wave, const Instruction *in, const u32 *lane_address, u32 offset, u32 bytes, u64 exec,
+                         u64 *address) {
     u64 size = wave->launch->lds_bytes, base = (u64)(uintptr_t)wave->lds;
     if (exec == ALL_LANES) {
         u32 highest = 0;
         LANES highest = lane_address[i] > highest ? lane_address[i] : highest;
         if ((u64)highest + offset + bytes <= size) {
             LANES address[i] = base + offset + lane_address[i];
+            count_lds(wave, in, address, exec, bytes);
             return CONTINUE;
         }
     }
@@ -26,13 +29,14 @@ static int lds_addresses(Wave *wave, const u32 *lane_address, u32 offset, u32 by
         if (position + bytes > size) return raise_fault(wave, FAULT_LDS, i, position, bytes, "%s", "");
         address[i] = base + position;
     }
+    count_lds(wave, in, address, exec, bytes);
     return CONTINUE;
 }
 
 static int ds_read(Wave *wave, const Instruction *in) {
     u64 address[LANE_COUNT], exec = active_lanes(wave);
     u32 rows[MAX_DWORDS * LANE_COUNT], bytes = (u32)in->dwords * in->element_bytes;
-    int status = lds_addresses(wave, vector_row(wave, in, 1), (u32)in->offset, bytes, exec, address);
+    int status = lds_addresses(wave, in, vector_row(wave, in, 1), (u32)in->offset, bytes, exec, address);
     if (status) return status;
     wave->launch->counters.lds_read_bytes += (u64)__builtin_popcountll(exec) * bytes;
     if (exec == ALL_LANES && !(in->flags & FLAG_KEEP_HALF)) {
@@ -50,7 +54,7 @@ static int ds_read2(Wave *wave, const Instruction *in) {
     u32 rows[MAX_DWORDS * LANE_COUNT], bytes = (u32)in->dwords * 4;
     for (int part = 0; part < 2; ++part) {
         u32 offset = (u32)(part ? in->immediate : in->offset);
-        int status = lds_addresses(wave, vector_row(wave, in, 1), offset, bytes, exec, address[part]);
+        int status = lds_addresses(wave, in, vector_row(wave, in, 1), offset, bytes, exec, address[part]);
         if (status) return status;
         gather(rows + (size_t)part * in->dwords * LANE_COUNT, address[part], in->dwords, 4, false);
     }
@@ -67,7 +71,7 @@ static int ds_read_transposed(Wave *wave, const Instruction *in) {
     if (exec != ALL_LANES)
         return raise_fault(wave, FAULT_OTHER, -1, 0, 0,
                            "a transposed LDS read with some lanes inactive: what gfx950 does then is not established");
-    int status = lds_addresses(wave, vector_row(wave, in, 1), (u32)in->offset, 8, exec, address);
+    int status = lds_addresses(wave, in, vector_row(wave, in, 1), (u32)in->offset, 8, exec, address);
     if (status) return status;
     int bits = in->immediate, count = 64 / bits, bytes = bits / 8;
     u32 *low = vector_row(wave, in, 0), *high = low + LANE_COUNT;
@@ -88,7 +92,7 @@ static int ds_read_transposed(Wave *wave, const Instruction *in) {
 static int ds_write(Wave *wave, const Instruction *in) {
     u64 address[LANE_COUNT], exec = active_lanes(wave);
     u32 made[LANE_COUNT], bytes = (u32)in->dwords * in->element_bytes;
-    int status = lds_addresses(wave, vector_row(wave, in, 1), (u32)in->offset, bytes, exec, address);
+    int status = lds_addresses(wave, in, vector_row(wave, in, 1), (u32)in->offset, bytes, exec, address);
     if (status) return status;
     scatter(stored_rows(wave, in, 0, made), address, in->dwords, in->element_bytes, exec);
     wave->launch->counters.lds_write_bytes += (u64)__builtin_popcountll(exec) * bytes;
@@ -100,7 +104,7 @@ static int ds_write2(Wave *wave, const Instruction *in) {
     u32 bytes = (u32)in->dwords * 4;
     for (int part = 0; part < 2; ++part) {
         u32 offset = (u32)(part ? in->immediate : in->offset);
-        int status = lds_addresses(wave, vector_row(wave, in, 1), offset, bytes, exec, address[part]);
+        int status = lds_addresses(wave, in, vector_row(wave, in, 1), offset, bytes, exec, address[part]);
         if (status) return status;
     }
     scatter(vector_row(wave, in, 0), address[0], in->dwords, 4, exec);
@@ -126,7 +130,7 @@ static int ds_write2(Wave *wave, const Instruction *in) {
 #define DEFINE_ATOMIC(name, expression)                                                            \
     static int name(Wave *wave, const Instruction *in) {                                           \
         u64 address[LANE_COUNT], exec = active_lanes(wave);                                        \
-        int status = lds_addresses(wave, vector_row(wave, in, 1), (u32)in->offset, 4, exec, address); \
+        int status = lds_addresses(wave, in, vector_row(wave, in, 1), (u32)in->offset, 4, exec, address); \
         if (status) return status;                                                                 \
         const u32 *data = vector_row(wave, in, 0);                                                 \
         u32 old[LANE_COUNT] = {0};                                                                 \

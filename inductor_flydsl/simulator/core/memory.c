@@ -1,6 +1,7 @@
 /* Scalar, buffer, global and scratch memory. Every access is checked against the buffers registered for the launch. */
 #include "memory.h"
 
+#include "counting.h"
 #include "formats.h"
 
 /* Lanes without an access read here. */
@@ -51,10 +52,10 @@ static int check_lanes(Wave *wave, const u64 *address, u64 active, u64 bytes, bo
 /* ---- scalar memory */
 
 static int load_scalars(Wave *wave, const Instruction *in, u64 base, u32 offset, u64 limit) {
-    u32 values[16];
+    u32 values[16], beyond = wave->launch->assumptions & ASSUME_SCALAR_BUFFER_GARBAGE ? 0xdeadbeefu : 0;
     for (int q = 0; q < in->dwords; ++q) {
         u64 position = (u64)offset + 4 * (u64)q, address = base + position;
-        values[q] = 0;
+        values[q] = beyond;
         if (position + 4 > limit) continue;
         if (!find_region(wave, address, 4, false))
             return raise_fault(wave, FAULT_GLOBAL_LOAD, -1, address, 4, "%s", "");
@@ -91,12 +92,27 @@ static int read_descriptor(Wave *wave, const Instruction *in, int operand, Descr
 
 /* THE BOUNDS RULE of raw buffers, and the only place that holds it: whether `bytes` at voffset + immediate (= offset)
    and soffset lie inside the buffer. Assumed, not established on hardware: soffset counts, nothing wraps at 32 bits,
-   and each dword of an access is judged alone. */
-static inline bool in_buffer(const Descriptor *descriptor, u64 offset, u64 soffset, u64 bytes) {
-    return offset + soffset + bytes <= descriptor->records;
+   and each dword of an access is judged alone. Each part has its switch. */
+typedef struct {
+    u64 records;
+    u64 soffset; /* what of it counts for the range */
+    u64 mask;    /* where sums wrap */
+} Range;
+
+static inline Range range_of(const Wave *wave, const Descriptor *descriptor, u64 soffset) {
+    u32 assumptions = wave->launch->assumptions;
+    return (Range){
+        .records = descriptor->records,
+        .soffset = assumptions & ASSUME_BOUNDS_WITHOUT_SOFFSET ? 0 : soffset,
+        .mask = assumptions & ASSUME_BOUNDS_WRAP ? 0xffffffffu : ~(u64)0,
+    };
 }
 
-/* s_buffer_load: dwords past the end read as 0 [assumed, like the rule above]. */
+static inline bool in_range(const Range *range, u64 offset, u64 bytes) {
+    return ((offset + range->soffset) & range->mask) + bytes <= range->records;
+}
+
+/* s_buffer_load: dwords past the end read as 0; assumed, like the rule above, and with a switch. */
 static int s_buffer_load(Wave *wave, const Instruction *in) {
     Descriptor descriptor;
     int status = read_descriptor(wave, in, 1, &descriptor);
@@ -109,6 +125,7 @@ static int s_buffer_load(Wave *wave, const Instruction *in) {
 
 typedef struct {
     Descriptor descriptor;
+    Range range;
     u64 soffset;
     u64 offset[LANE_COUNT];  /* voffset + immediate */
     u64 address[LANE_COUNT]; /* of lanes that are active and wholly in range; others read zeros */
@@ -130,14 +147,24 @@ static int begin_buffer(Wave *wave, const Instruction *in, BufferAccess *access,
         LANES access->offset[i] = immediate;
     }
     u32 inside[LANE_COUNT];
-    Descriptor descriptor = access->descriptor;
     u64 soffset = access->soffset;
-    LANES inside[i] = in_buffer(&descriptor, access->offset[i], soffset, bytes);
+    Range range = access->range = range_of(wave, &access->descriptor, soffset);
+    LANES inside[i] = in_range(&range, access->offset[i], bytes);
     access->whole = collect_mask(inside) & exec;
-    u64 base = descriptor.base + soffset, whole = access->whole;
-    LANES access->address[i] = whole >> i & 1 ? base + access->offset[i] : (u64)(uintptr_t)zeros;
+    u64 base = access->descriptor.base, whole = access->whole;
+    LANES access->address[i] =
+        whole >> i & 1 ? base + ((access->offset[i] + soffset) & range.mask) : (u64)(uintptr_t)zeros;
     if (whole != exec) wave->launch->counters.out_of_range_lanes += (u64)__builtin_popcountll(exec & ~whole);
+    count_global(wave, in, access->address, whole, (u32)bytes);
     return check_lanes(wave, access->address, whole, bytes, write);
+}
+
+/* Whether dword q of a lane that is not wholly in range is accessed, and where. */
+static inline bool part_in_range(const Wave *wave, const BufferAccess *access, int lane, u64 q, u64 *address) {
+    u64 offset = access->offset[lane] + q * 4;
+    if (wave->launch->assumptions & ASSUME_BOUNDS_WHOLE_ACCESS || !in_range(&access->range, offset, 4)) return false;
+    *address = access->descriptor.base + ((offset + access->soffset) & access->range.mask);
+    return true;
 }
 
 /* The lanes that are not wholly in range: dword by dword. */
@@ -145,23 +172,24 @@ static int load_partial(Wave *wave, const Instruction *in, const BufferAccess *a
     for (u64 rest = access->exec & ~access->whole; rest; rest &= rest - 1) {
         int lane = __builtin_ctzll(rest);
         for (u64 q = 0; q < in->dwords; ++q) {
-            u64 offset = access->offset[lane] + q * 4;
-            if (!in_buffer(&access->descriptor, offset, access->soffset, in->element_bytes)) continue;
-            u64 address = access->descriptor.base + access->soffset + offset;
-            if (!find_region(wave, address, in->element_bytes, false))
-                return raise_fault(wave, FAULT_GLOBAL_LOAD, lane, address, in->element_bytes, "%s", "");
+            u64 address;
+            if (!part_in_range(wave, access, lane, q, &address)) continue;
+            if (!find_region(wave, address, 4, false))
+                return raise_fault(wave, FAULT_GLOBAL_LOAD, lane, address, 4, "%s", "");
             memcpy(&rows[q * LANE_COUNT + (u64)lane], (const void *)(uintptr_t)address, 4);
         }
     }
     return CONTINUE;
 }
 
-static int load_rows(Wave *wave, const Instruction *in, u32 *rows, u64 *exec) {
+/* `exec` gets the active lanes, `whole` those of them that are wholly in range. */
+static int load_rows(Wave *wave, const Instruction *in, u32 *rows, u64 *exec, u64 *whole) {
     BufferAccess access;
     int status = begin_buffer(wave, in, &access, false);
     if (status) return status;
     gather(rows, access.address, in->dwords, in->element_bytes, in->flags & FLAG_SIGNED);
     *exec = access.exec;
+    *whole = access.whole;
     wave->launch->counters.global_load_bytes +=
         (u64)__builtin_popcountll(access.whole) * in->dwords * in->element_bytes;
     /* A sub-dword access has no parts; only dwords can be partly in range. */
@@ -171,8 +199,8 @@ static int load_rows(Wave *wave, const Instruction *in, u32 *rows, u64 *exec) {
 
 static int buffer_load(Wave *wave, const Instruction *in) {
     u32 rows[MAX_DWORDS * LANE_COUNT];
-    u64 exec;
-    int status = load_rows(wave, in, rows, &exec);
+    u64 exec, whole;
+    int status = load_rows(wave, in, rows, &exec, &whole);
     if (status) return status;
     write_loaded(wave, in, 0, rows, exec);
     return CONTINUE;
@@ -180,7 +208,9 @@ static int buffer_load(Wave *wave, const Instruction *in) {
 
 /* The LDS end of a load to LDS: M0 + immediate + lane * size, by lane number whatever EXEC is. */
 static int rows_to_lds(Wave *wave, const Instruction *in, const u32 *rows, u64 exec) {
-    u32 base = wave->scalars[SCALAR_M0] + (u32)in->offset, bytes = (u32)in->dwords * 4;
+    u32 m0 = wave->scalars[SCALAR_M0], bytes = (u32)in->dwords * 4;
+    if (wave->launch->assumptions & ASSUME_M0_LOW_HALF) m0 &= 0xffffu;
+    u32 base = m0 + (u32)in->offset;
     for (u64 rest = exec; rest; rest &= rest - 1) {
         u32 lane = (u32)__builtin_ctzll(rest), offset = base + lane * bytes;
         if ((u64)offset + bytes > wave->launch->lds_bytes)
@@ -193,11 +223,12 @@ static int rows_to_lds(Wave *wave, const Instruction *in, const u32 *rows, u64 e
     return CONTINUE;
 }
 
-/* Lanes out of range write 0 into LDS [assumed]. */
+/* Lanes out of range write 0 into LDS: assumed, with a switch. */
 static int buffer_load_lds(Wave *wave, const Instruction *in) {
     u32 rows[MAX_DWORDS * LANE_COUNT];
-    u64 exec;
-    int status = load_rows(wave, in, rows, &exec);
+    u64 exec, whole;
+    int status = load_rows(wave, in, rows, &exec, &whole);
+    if (wave->launch->assumptions & ASSUME_DMA_KEEPS_LDS) exec = whole;
     return status ? status : rows_to_lds(wave, in, rows, exec);
 }
 
@@ -214,9 +245,8 @@ static int buffer_store(Wave *wave, const Instruction *in) {
     for (u64 rest = access.exec & ~access.whole; rest; rest &= rest - 1) {
         int lane = __builtin_ctzll(rest);
         for (u64 q = 0; q < in->dwords; ++q) {
-            u64 offset = access.offset[lane] + q * 4;
-            if (!in_buffer(&access.descriptor, offset, access.soffset, 4)) continue;
-            u64 address = access.descriptor.base + access.soffset + offset;
+            u64 address;
+            if (!part_in_range(wave, &access, lane, q, &address)) continue;
             if (!find_region(wave, address, 4, true))
                 return raise_fault(wave, FAULT_GLOBAL_STORE, lane, address, 4, "%s", "");
             memcpy((void *)(uintptr_t)address, &rows[q * LANE_COUNT + (u64)lane], 4);
@@ -251,6 +281,7 @@ static int global_rows(Wave *wave, const Instruction *in, u32 *rows, u64 exec) {
     if (status) return status;
     LANES address[i] = exec >> i & 1 ? address[i] : (u64)(uintptr_t)zeros;
     gather(rows, address, in->dwords, in->element_bytes, in->flags & FLAG_SIGNED);
+    count_global(wave, in, address, exec, (u32)bytes);
     wave->launch->counters.global_load_bytes += (u64)__builtin_popcountll(exec) * bytes;
     return CONTINUE;
 }
@@ -278,6 +309,7 @@ static int global_store(Wave *wave, const Instruction *in) {
     if (status) return status;
     u32 made[LANE_COUNT];
     scatter(stored_rows(wave, in, 0, made), address, in->dwords, in->element_bytes, exec);
+    count_global(wave, in, address, exec, (u32)bytes);
     wave->launch->counters.global_store_bytes += (u64)__builtin_popcountll(exec) * bytes;
     return CONTINUE;
 }
