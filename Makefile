@@ -4,7 +4,7 @@ TORCH ?= 2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: venv demo test test-slow test-matrix bench lint clean
+.PHONY: venv demo test test-slow test-peers test-matrix bench lint clean
 
 venv: $(VENV)/.done
 
@@ -24,19 +24,36 @@ test: venv
 test-slow: venv
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
 
+# Kernels that others wrote: Triton 3.9's, and those of torch 2.15.0, whose wheel is unpacked beside the project and never
+# imported as torch. llvm-as-22 (Debian: llvm-22) makes the one device function that grouped kernels call.
+PEERS := .venv-peers
+PEER_TORCH := build/torch-2.15.0
+
+$(PEERS)/.done: pyproject.toml Makefile
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -e '.[test]' triton==3.9.0 uv
+	rm -rf $(PEER_TORCH)
+	$(PEERS)/bin/uv pip install --quiet --python $(PEERS)/bin/python --no-deps --target $(PEER_TORCH) torch==2.15.0
+	rm -rf $(PEER_TORCH)/torch/lib
+	touch $@
+
+test-peers: $(PEERS)/.done
+	PEER_TORCH=$(abspath $(PEER_TORCH)) $(PEERS)/bin/python -m pytest -q -n 2 --dist worksteal tests/peers
+
 # torch 2.15.0 and 2.11.0 are CUDA builds of several GB each, and flydsl 0.4.2 stands for the older release.
 test-matrix: venv
 	$(BIN)/pip install --quiet --disable-pip-version-check uv
 	$(BIN)/python tests/matrix.py
 
 bench: venv
-	$(BIN)/python benchmarks/simulator.py
+	$(BIN)/python -m inductor_flydsl bench simulator
 
 lint: venv
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	rm -rf build/typed && mkdir -p build/typed
-	cp -r inductor_flydsl build/typed/ && cp -r lowering templates build/typed/inductor_flydsl/
+	cp -r inductor_flydsl build/typed/ && cp -r lowering templates benchmarks build/typed/inductor_flydsl/
 	$(BIN)/mypy --cache-dir=/dev/null build/typed/inductor_flydsl
 
 clean:

@@ -1,4 +1,4 @@
-"""The command line: python -m inductor_flydsl demo | ops | doctor.
+"""The command line: python -m inductor_flydsl demo | ops | doctor | kernels | bench.
 
 Exit codes: 0 done, 1 something fell short, 2 wrong usage.
 """
@@ -30,6 +30,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     commands.add_parser("doctor", help="what works here, and what to do about the rest").add_argument(
         "--json", action="store_true", help="print JSON instead of lines"
     )
+    kernels = commands.add_parser("kernels", help="compile every shipped kernel: registers, LDS, spills, occupancy")
+    kernels.add_argument("--op", help="only this op's kernels")
+    kernels.add_argument("--check", action="store_true", help="run each in the simulator, against its reference")
+    kernels.add_argument(
+        "--assumptions", action="store_true", help="check, also with each assumed rule of the hardware flipped"
+    )
+    kernels.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    bench = commands.add_parser("bench", help="benchmarks: simulator")
+    bench.add_argument("suite", choices=["simulator"], help="simulator: what it costs on this machine, in host time")
+    bench.add_argument("--json", action="store_true", help="print JSON instead of lines")
     chosen = parser.parse_args(arguments)
     try:
         # The environment's options are read here, so that a wrong one is one line.
@@ -62,9 +72,54 @@ def _run(chosen: argparse.Namespace) -> int:
         return run_demo.run(layers=chosen.layers, tokens=chosen.tokens, as_json=chosen.json)
     if chosen.command == "ops":
         return _ops(as_json=chosen.json)
+    if chosen.command == "bench":
+        return _bench(chosen)
+    if chosen.command == "kernels":
+        return _kernels(chosen)
     from inductor_flydsl import doctor
 
     return doctor.run(as_json=chosen.json)
+
+
+def _bench(chosen: argparse.Namespace) -> int:
+    import importlib
+
+    from inductor_flydsl.compiler import flydsl_problem, flydsl_version
+
+    if problem := flydsl_problem():
+        print(f"inductor_flydsl: {problem}", file=sys.stderr)
+        return 1
+    import torch
+
+    rows = []
+    for row in importlib.import_module(f"inductor_flydsl.benchmarks.{chosen.suite}").run():
+        rows.append(row)
+        if not chosen.json:
+            print(row, flush=True)
+    if chosen.json:
+        versions = {"inductor_flydsl": __version__, "torch": torch.__version__, "flydsl": flydsl_version()}
+        print(json.dumps({"rows": [row.as_dict() for row in rows], "versions": versions}, indent=1))
+    return 1 if any(row.ok is False for row in rows) else 0
+
+
+def _kernels(chosen: argparse.Namespace) -> int:
+    from inductor_flydsl.compiler import flydsl_problem
+    from inductor_flydsl.ops import OPS
+    from inductor_flydsl.simulator import SimulatorError
+
+    if chosen.op is not None and chosen.op not in OPS:
+        print(f"inductor_flydsl: --op {chosen.op} is not one of {', '.join(OPS)}", file=sys.stderr)
+        return 2
+    if problem := flydsl_problem():
+        print(f"inductor_flydsl: {problem}", file=sys.stderr)
+        return 1
+    from inductor_flydsl import kernels
+
+    try:
+        return kernels.run(op=chosen.op, check=chosen.check, assumptions=chosen.assumptions, as_json=chosen.json)
+    except SimulatorError as error:
+        print(f"inductor_flydsl: {error}", file=sys.stderr)
+        return 1
 
 
 def _positive(text: str) -> int:

@@ -113,11 +113,12 @@ class Kernel:
     def __call__(self, *tensors: torch.Tensor) -> None:
         """Launch on the given tensors; the last one is written. Asynchronous on HIP, synchronous in the simulator."""
         if self.spec.target.kind == "simulated":
-            self._simulate(tensors)
+            self.simulate(*tensors)
         else:
             self._run_on_hip(tensors)
 
-    def _simulate(self, tensors: tuple[torch.Tensor, ...]) -> None:
+    def simulate(self, *tensors: torch.Tensor, assumptions: tuple[str, ...] = ()) -> None:
+        """Launch in the simulator, with the named rules of simulator.ASSUMPTIONS flipped."""
         if simulated_arch() != self.spec.target.arch:
             raise LaunchError(
                 f"this {self.spec.op} kernel was compiled under inductor_flydsl.simulate({self.spec.target.arch!r}) "
@@ -145,6 +146,7 @@ class Kernel:
             kernarg=self._pack(*work.arguments),
             buffers=buffers,
             step_limit=config.simulator_step_limit,
+            assumptions=assumptions,
         )
         ledger.count("launched", self.spec.op)
         _last_launch.update(op=self.spec.op, seconds=time.perf_counter() - started, result=result)

@@ -1,4 +1,4 @@
-"""The FlyDSL compile backends that templates/compile.py and the simulator select: ROCm's own pipeline, ending in a format of our choice.
+"""FlyDSL compile backends of our own: ROCm's pipeline, ending in a format of our choice, or in the simulator.
 
 Only the pipeline and the cache identity differ from FlyDSL's rocm backend, so they go with FlyDSL's own device runtime,
 and the user's own kernels are not touched.

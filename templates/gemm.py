@@ -9,7 +9,8 @@ operand: it then yields C transposed, and a lane holds neighbouring columns of o
 
 Three rules keep every access inside the operands, whatever M, N and K are:
   rows      the buffer descriptor of a tile ends with its last valid row, so the hardware reads 0 beyond it;
-  K         a lane whose 8 values lie at k >= K gets an offset that no descriptor reaches, so it reads 0 as well;
+  K         a lane whose 8 values lie at k >= K gets an offset that no descriptor reaches, and its place in LDS is
+            cleared before the last tile is computed;
   C         a lane outside C gets an offset that no descriptor reaches, so its store is dropped.
 Whether the scalar offset counts in the bounds check differs between chips, so it is always 0 here.
 """
@@ -295,6 +296,7 @@ def build(config: GemmConfig, *, dtype: str) -> Template:
                 row = column_of_lds_row(row)
             offsets_b.append((row * ldb + load_k) * ELEMENT_BYTES)
         wave_lds = wave * (WAVE * CHUNK_BYTES)
+        zeros = fx.Vector.from_elements([element(0.0)] * CHUNK, element)
 
         def load_tile(k_tile: Any, stage: Any) -> None:
             first_k = k_tile * config.tile_k
@@ -307,6 +309,16 @@ def build(config: GemmConfig, *, dtype: str) -> Template:
                 _load_to_lds(
                     operand_b, lds_b, stage * geometry.bytes_b + wave_lds + i * load_bytes, offsets_b[i] + advance
                 )
+
+        def clear_beyond_k(k_tile: Any, stage: Any) -> None:
+            """Zeros where the tile's K goes beyond K: what a load to LDS writes for a lane that is out of range is not
+            established, and both operands have to be 0 there, since NaN * 0 is not."""
+            if k_tile * config.tile_k + load_k >= k:
+                own = wave_lds + lane * CHUNK_BYTES
+                for i in fx.range_constexpr(geometry.loads_a):
+                    fx.ptr_store(zeros, fx.add_offset(lds_a, stage * geometry.bytes_a + own + i * load_bytes))
+                for i in fx.range_constexpr(geometry.loads_b):
+                    fx.ptr_store(zeros, fx.add_offset(lds_b, stage * geometry.bytes_b + own + i * load_bytes))
 
         # Computing. Lane l of an MFMA supplies row l % 16 and the 8 values of K from 8 * (l / 16) on.
         fragment_row = lane % MFMA_MN
@@ -342,9 +354,10 @@ def build(config: GemmConfig, *, dtype: str) -> Template:
         for i in fx.range_constexpr(stages - 1):
             load_tile(fx.Int32(i), fx.Int32(i))
         k_tiles = (k + (config.tile_k - 1)) // config.tile_k
+        whole_tiles = k // config.tile_k
         # Not unrolled: within one block the compiler moves the MFMAs of a tile behind the wait for the next tile, and
         # so waits for loads right after it issued them.
-        for k_tile in range(0, k_tiles, 1, unroll=1):  # type: ignore[call-overload]
+        for k_tile in range(0, whole_tiles, 1, unroll=1):  # type: ignore[call-overload]
             # Own loads of this tile have landed; after the barrier, so have those of the other waves. The barrier also
             # says that all waves have read the previous tile (lgkmcnt 0), whose stage is loaded next.
             rocdl.s_waitcnt(vmcnt=config.outstanding_loads, lgkmcnt=0)
@@ -353,7 +366,15 @@ def build(config: GemmConfig, *, dtype: str) -> Template:
             load_tile(k_tile + (stages - 1), previous)
             sums = multiply_tile(stage, sums)
             stage = (stage == stages - 1).select(fx.Int32(0), stage + 1)
-        # Loads beyond the last tile write zeros to LDS, which must not outlive this workgroup.
+        # The last tile where K cuts it: apart, so that the loop above is scheduled as if there were no such case.
+        for k_tile in range(whole_tiles, k_tiles, 1, unroll=1):  # type: ignore[call-overload]
+            rocdl.s_waitcnt(vmcnt=0, lgkmcnt=0)
+            rocdl.s_barrier()
+            clear_beyond_k(k_tile, stage)
+            rocdl.s_waitcnt(lgkmcnt=0)
+            rocdl.s_barrier()
+            sums = multiply_tile(stage, sums)
+        # Loads beyond the last tile may write to LDS, which must not outlive this workgroup.
         rocdl.s_waitcnt(vmcnt=0)
 
         # Storing. Register r of lane l holds row l % 16 of a fragment and column 4 * (l / 16) + r; where fragments are

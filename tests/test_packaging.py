@@ -31,7 +31,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     source = folder / "source"
     source.mkdir()
     # a copy, so that no build folder is left in the tree
-    for name in ("inductor_flydsl", "lowering", "templates", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("inductor_flydsl", "lowering", "templates", "benchmarks", "pyproject.toml", "README.md", "LICENSE"):
         subprocess.run(["cp", "-r", str(ROOT / name), str(source)], check=True)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(source)]
     subprocess.run(command, check=True)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from inductor_flydsl.device import Target
     from inductor_flydsl.gate import Size
 
+DTYPES = ("bfloat16", "float16")
 OVERLOADS = ("aten.mm.default", "aten.addmm.default")
 # Direct-to-LDS loads move 16 bytes a lane: 8 elements of 2 bytes.
 LOAD_ELEMENTS = 8
@@ -170,7 +171,7 @@ def supports(problem: Problem) -> Decline | None:
     """None where a kernel computes `problem` correctly for every value of its dynamic sizes; otherwise the reason."""
     import torch
 
-    dtypes = (torch.bfloat16, torch.float16)
+    dtypes = tuple(getattr(torch, name) for name in DTYPES)
     return gate.first_decline(
         _overload(problem),
         gate.dtype_in("A", problem.dtype_a, dtypes),

@@ -84,12 +84,18 @@ def parse(text: str, kernel: str | None = None) -> Kernel:
     body, labels = _body(lines, kernel)
     metadata = _metadata(lines, kernel)
     required = metadata.get(".reqd_workgroup_size")
+    if required and not (
+        isinstance(required, list) and len(required) == 3 and all(isinstance(n, int) for n in required)
+    ):
+        raise SimulatorError(
+            f"the metadata of kernel {kernel} has .reqd_workgroup_size {required!r}, not three numbers"
+        )
     return Kernel(
         name=kernel,
         lines=body,
         labels=labels,
         directives=directives[kernel],
-        required_workgroup_size=(int(required[0]), int(required[1]), int(required[2])) if required else None,
+        required_workgroup_size=(required[0], required[1], required[2]) if required else None,
         facts=_facts(kernel, metadata, len(body)),
     )
 
@@ -106,8 +112,8 @@ def _directives(lines: list[str]) -> dict[str, dict[str, int]]:
     for line in lines:
         if ".amdhsa_" not in line and ".end_amdhsa_kernel" not in line:
             continue
-        word, *rest = _COMMENT.sub("", line).split()
-        if word == ".amdhsa_kernel":
+        word, *rest = _COMMENT.sub("", line).split() or [""]
+        if word == ".amdhsa_kernel" and rest:
             current = found.setdefault(rest[0], {})
         elif word == ".end_amdhsa_kernel":
             current = None
@@ -146,6 +152,8 @@ def _body(lines: list[str], kernel: str) -> tuple[tuple[Line, ...], dict[str, in
         body.append(Line(number=number, text=content))
     if not inside:
         raise SimulatorError(f"the assembly text declares kernel {kernel} but holds no label {start}")
+    if not body:
+        raise SimulatorError(f"kernel {kernel} holds no instruction")
     return tuple(body), labels
 
 
@@ -156,10 +164,14 @@ def _metadata(lines: list[str], kernel: str) -> dict[str, Any]:
         last = next(n for n in range(first, len(lines)) if lines[n].strip() == ".end_amdgpu_metadata")
     except StopIteration:
         raise SimulatorError(f"the assembly text of kernel {kernel} has no .amdgpu_metadata block") from None
-    document = _Block(lines[first + 1 : last]).value(0)
-    for entry in document.get("amdhsa.kernels", []):
-        if entry.get(".name") == kernel:
-            return dict(entry)
+    try:
+        document = _Block(lines[first + 1 : last]).value(0)
+    except RecursionError:
+        raise SimulatorError(f"the .amdgpu_metadata block of kernel {kernel} is nested without end") from None
+    kernels = document.get("amdhsa.kernels") if isinstance(document, dict) else None
+    for entry in kernels if isinstance(kernels, list) else []:
+        if isinstance(entry, dict) and entry.get(".name") == kernel:
+            return entry
     raise SimulatorError(f"the .amdgpu_metadata block does not describe kernel {kernel}")
 
 
@@ -212,6 +224,8 @@ class _Block:
 
 
 def _scalar(text: str) -> Any:
+    if text == "[]":
+        return []
     if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"":
         return text[1:-1]
     try:
@@ -220,30 +234,56 @@ def _scalar(text: str) -> Any:
         return {"true": True, "false": False}.get(text, text)
 
 
+# What a launch reserves by these numbers has to stay within what any real kernel asks for.
+_LIMITS = {
+    ".group_segment_fixed_size": 160 * 1024,
+    ".private_segment_fixed_size": 128 * 1024,
+    ".kernarg_segment_size": 1 << 20,
+    ".max_flat_workgroup_size": 1024,
+}
+
+
 def _facts(name: str, metadata: dict[str, Any], instructions: int) -> KernelFacts:
-    args = tuple(
-        KernelArg(
-            offset=entry[".offset"],
-            size=entry[".size"],
-            value_kind=entry[".value_kind"],
-            name=str(entry.get(".name", "")),
-        )
-        for entry in metadata.get(".args") or []
+    def number(key: str, default: int | None = None) -> int:
+        value = metadata.get(key, default)
+        if value is None:
+            raise SimulatorError(f"the metadata of kernel {name} has no {key}")
+        limit = _LIMITS.get(key, 2**31 - 1)
+        if not isinstance(value, int) or not 0 <= value <= limit:
+            raise SimulatorError(f"the metadata of kernel {name} has {key} {value!r}, which has to be 0 to {limit}")
+        return value
+
+    wave = number(".wavefront_size", 64)
+    if wave != 64:
+        raise SimulatorError(f"kernel {name} has waves of {wave} lanes; gfx950 has wave64 only")
+    return KernelFacts(
+        name=name,
+        vgprs=number(".vgpr_count"),
+        agprs=number(".agpr_count", 0),
+        sgprs=number(".sgpr_count"),
+        vgpr_spills=number(".vgpr_spill_count", 0),
+        sgpr_spills=number(".sgpr_spill_count", 0),
+        lds_bytes=number(".group_segment_fixed_size"),
+        scratch_bytes=number(".private_segment_fixed_size"),
+        kernarg_bytes=number(".kernarg_segment_size"),
+        max_workgroup_size=number(".max_flat_workgroup_size"),
+        args=_arguments(name, metadata.get(".args") or [], number(".kernarg_segment_size")),
+        instructions=instructions,
     )
-    try:
-        return KernelFacts(
-            name=name,
-            vgprs=metadata[".vgpr_count"],
-            agprs=metadata.get(".agpr_count", 0),
-            sgprs=metadata[".sgpr_count"],
-            vgpr_spills=metadata.get(".vgpr_spill_count", 0),
-            sgpr_spills=metadata.get(".sgpr_spill_count", 0),
-            lds_bytes=metadata[".group_segment_fixed_size"],
-            scratch_bytes=metadata[".private_segment_fixed_size"],
-            kernarg_bytes=metadata[".kernarg_segment_size"],
-            max_workgroup_size=metadata[".max_flat_workgroup_size"],
-            args=args,
-            instructions=instructions,
+
+
+def _arguments(name: str, entries: Any, segment: int) -> tuple[KernelArg, ...]:
+    args = []
+    for number, entry in enumerate(entries if isinstance(entries, list) else [entries]):
+        offset, size, kind = (
+            entry.get(key) if isinstance(entry, dict) else None for key in (".offset", ".size", ".value_kind")
         )
-    except KeyError as missing:
-        raise SimulatorError(f"the metadata of kernel {name} has no {missing.args[0]}") from None
+        if not (isinstance(offset, int) and isinstance(size, int) and isinstance(kind, str)):
+            raise SimulatorError(f"argument {number} of kernel {name} has no .offset, .size and .value_kind: {entry!r}")
+        if offset < 0 or size < 1 or offset + size > max(segment, 1):
+            raise SimulatorError(
+                f"argument {number} of kernel {name} lies at bytes {offset} to {offset + size} of a kernarg segment of "
+                f"{segment}"
+            )
+        args.append(KernelArg(offset=offset, size=size, value_kind=kind, name=str(entry.get(".name", ""))))
+    return tuple(args)

@@ -16,8 +16,8 @@ from inductor_flydsl.simulator.errors import SimulatorError
 class Assumption:
     """One rule: what the simulator does, what it does when flipped, and where the rule comes from.
 
-    `bit` is its place in the core's set of flipped rules (core.h). `faults` says that the rule as it stands refuses the
-    case, so that no kernel that runs can depend on it.
+    `bit` is its place in the core's set of flipped rules (core.h). `must_hold` is why kernels may rest on the rule all
+    the same, "" where none may.
     """
 
     name: str
@@ -25,7 +25,7 @@ class Assumption:
     rule: str
     alternative: str
     source: str
-    faults: bool = False
+    must_hold: str = ""
 
 
 ASSUMPTIONS = (
@@ -62,7 +62,9 @@ ASSUMPTIONS = (
         bit=4,
         rule="a load to LDS adds all 32 bits of M0",
         alternative="it adds M0[15:0]",
-        source="kernels that use more than 64 KiB of LDS this way are taken as right on hardware",
+        source="kernels of others that use more than 64 KiB of LDS this way",
+        must_hold="PyTorch 2.15's interleaved and MX kernels, tested on hardware by their authors, load to LDS beyond "
+        "64 KiB and are wrong without it; the 160 KiB of gfx950 could not be reached with 16 bits",
     ),
     Assumption(
         name="scalar_buffer_garbage",
@@ -91,6 +93,8 @@ ASSUMPTIONS = (
         rule="an 8-bit f8f6f4 operand holds K in two halves: element e of group g is k = e/16 * K/2 + 16 g + e % 16",
         alternative="it holds K contiguously: k = 32 g + e",
         source="every 8-bit scaled kernel of FlyDSL and Triton is right with it, and wrong without",
+        must_hold="PyTorch 2.15's MXFP8 kernels and Triton's, tested on hardware by their authors, are wrong "
+        "without it",
     ),
     Assumption(
         name="six_bit_split",
@@ -105,7 +109,6 @@ ASSUMPTIONS = (
         rule="a permlane swap or a transposed LDS read with inactive lanes is a fault",
         alternative="it acts on all lanes",
         source="none",
-        faults=True,
     ),
     Assumption(
         name="f16_keeps_high",

@@ -465,6 +465,7 @@ class _Decoder:
             raise _Refused(f"dst_sel:{value} is not a select")
         if _SELECTS[value]:
             unused = made.statement.modifiers.get("dst_unused", "UNUSED_PAD")
+            self.destination_unused(made, unused)
             made.select = _SELECTS[value] | _UNUSED[unused] << 4
 
     def destination_unused(self, made: _Instruction, value: str) -> None:

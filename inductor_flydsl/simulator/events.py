@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from inductor_flydsl.simulator.assembly import Line
 from inductor_flydsl.simulator.isa import Opcode
 
-# The C struct Profile: executions, lanes, partial, units, excess, then the core's own memory of the last address pattern.
+# The C struct Profile: executions, lanes, partial, units, excess; then the core's memory of the last address pattern.
 PROFILE = struct.Struct("<QQQQQQII")
 _FORMATS = {"0": "e4m3", "1": "e5m2", "2": "e2m3", "3": "e3m2", "4": "e2m1"}
 
@@ -19,8 +19,9 @@ _FORMATS = {"0": "e4m3", "1": "e5m2", "2": "e2m3", "3": "e3m2", "4": "e2m1"}
 class InstructionEvents:
     """One instruction of a kernel and what its executions came to.
 
-    `line` and `text` are the assembly's, `dwords` what a memory instruction moves per lane or wave. `executions` counts wave-instructions, `lanes` the active lanes over all of
-    them, `partial` the executions with inactive lanes. `memory_lines` are 128-byte lines of global memory, per wave-instruction and not shared between them;
+    `line` and `text` are the assembly's, `dwords` what a memory instruction moves per lane or wave. `executions` counts
+    wave-instructions, `lanes` the active lanes over all of them, `partial` the executions with inactive lanes.
+    `memory_lines` are 128-byte lines of global memory, each wave-instruction counting its own;
     `lds_cycles` are cycles of the 64 LDS banks, `lds_conflict_cycles` those beyond an access without conflicts.
     """
 

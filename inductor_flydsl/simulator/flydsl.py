@@ -45,8 +45,8 @@ def run_flydsl(
     """Call a FlyDSL launcher (@flyc.jit, or any function that calls some) with its kernels in the simulator.
 
     args: the launcher's own; tensors are CPU tensors, and those that kernels may write are wrapped in Out(...). Kernels
-    may touch the memory of these tensors, and of `memory` (tensors that the launcher does not get as arguments, Out(...)
-    for those that are written), and nothing else. A launcher that takes a stream takes 0.
+    may touch the memory of these tensors, and of `memory` (tensors that are no arguments, Out(...) for those that are
+    written), and nothing else. A launcher that takes a stream takes 0.
 
     FlyDSL fixes one runtime library per process, so a process that launched on a GPU cannot simulate, nor the reverse.
     Raises what the launcher raises, and the simulator's errors.
@@ -82,7 +82,9 @@ def _buffers(values: Sequence[Any]) -> list[Buffer]:
             address, nbytes, _ = found
             buffers.append(Buffer(address=address, nbytes=nbytes, writable=writable, name=f"argument {number}"))
         elif writable:
-            raise SimulatorError(f"argument {number} is an Out of a {type(value.array).__name__}: only arrays are written")
+            raise SimulatorError(
+                f"argument {number} is an Out of a {type(value.array).__name__}: only arrays are written"
+            )
     return buffers
 
 

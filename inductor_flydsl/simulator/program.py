@@ -186,7 +186,7 @@ class Program:
 
     def events(self, result: LaunchResult) -> events.Events:
         """What `result`'s launch of this program did, summed up."""
-        counters = {name: getattr(result, name) for name, _ in _Counters._fields_}
+        counters = {field[0]: getattr(result, field[0]) for field in _Counters._fields_}
         return events.summary(self.instruction_events(result), counters)
 
     def launch(
@@ -203,8 +203,8 @@ class Program:
         """Runs the kernel to its end on the calling thread, without the GIL.
 
         `grid` counts workgroups, `block` threads. `kernarg` holds the explicit arguments at the metadata's offsets;
-        hidden ones are filled in. The kernel may touch `buffers` and nothing else. `dynamic_lds` in bytes. `assumptions`
-        names the rules of simulator.ASSUMPTIONS that are flipped.
+        hidden ones are filled in. The kernel may touch `buffers` and nothing else. `dynamic_lds` in bytes.
+        `assumptions` names the rules of simulator.ASSUMPTIONS that are flipped.
 
         Raises SimulatorFault at the first bad access, StepLimitExceeded after `step_limit` wave-instructions, and
         SimulatorError when the launch itself does not fit the kernel.
@@ -268,7 +268,7 @@ class Program:
         buffers: Sequence[Buffer],
         step_limit: int,
         lds_bytes: int,
-        states: Sequence[_WaveState],
+        states: ctypes.Array[_WaveState],
     ) -> SimulatorError:
         name = self._kernel.name
         if fault.code == _FAULT_HOST:

@@ -111,7 +111,9 @@ def _text(assembly: str | bytes) -> str:
         except UnicodeDecodeError as error:
             raise SimulatorError(f"the assembly is no UTF-8 text ({error})") from None
     if not isinstance(assembly, str):
-        raise SimulatorError(f"assembly is a {type(assembly).__name__}: pass the text, or a Program of simulator.load()")
+        raise SimulatorError(
+            f"assembly is a {type(assembly).__name__}: pass the text, or a Program of simulator.load()"
+        )
     return assembly
 
 

@@ -1,0 +1,35 @@
+"""The suites of `python -m inductor_flydsl bench`. Installed as inductor_flydsl.benchmarks."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+# Suites that exist, and what they say. Each is a module of this package with run() -> list[Row].
+SUITES = {"simulator": "what the simulator and the package cost on this machine, in host time"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """One figure. `bar` is what it is held to, None where it is only told; `ok` is None then."""
+
+    name: str
+    value: float
+    unit: str
+    bar: float | None = None
+    more_is_better: bool = False
+
+    @property
+    def ok(self) -> bool | None:
+        if self.bar is None:
+            return None
+        return self.value >= self.bar if self.more_is_better else self.value <= self.bar
+
+    def as_dict(self) -> dict[str, Any]:
+        """The row as JSON has it."""
+        return {"name": self.name, "value": self.value, "unit": self.unit, "bar": self.bar, "ok": self.ok}
+
+    def __str__(self) -> str:
+        bar = "" if self.bar is None else f"  (bar: {'at least' if self.more_is_better else 'at most'} {self.bar:g})"
+        verdict = {None: "", True: "", False: "  MISSED"}[self.ok]
+        return f"{self.name:58} {self.value:10.3f} {self.unit}{bar}{verdict}"

@@ -1,0 +1,43 @@
+"""What `kernels --check` runs: for each op, the inputs that a config has to be right on. checks/<op>.py draws them."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Case:
+    """One launch and what it has to give: `tensors` as the op's kernel takes them, the last one poisoned.
+
+    `expected` is the fp64 reference and `bound` what the last tensor may differ from it, element by element.
+    """
+
+    name: str
+    shape: str
+    tensors: tuple[torch.Tensor, ...]
+    expected: torch.Tensor
+    bound: torch.Tensor
+
+    def error(self) -> tuple[float, bool]:
+        """(largest difference as a fraction of the largest expected magnitude, whether all are within the bound)."""
+        difference = (self.tensors[-1].double() - self.expected).abs()
+        right = bool((difference <= self.bound).all())
+        largest = float(self.expected.abs().max())
+        worst = float(difference.max())
+        return (worst / largest if largest else worst), right
+
+    def poison(self) -> None:
+        """Make every element that the next launch does not write fail."""
+        self.tensors[-1].fill_(float("nan"))
+
+
+def cases(op: str, config: Any, dtype: str) -> Iterator[Case]:
+    """The cases of an op's config: a full tile, a ragged edge in every dim, K beyond three pipeline depths."""
+    module = importlib.import_module(f"inductor_flydsl.checks.{op}")
+    yield from module.cases(config, dtype)

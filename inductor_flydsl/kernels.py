@@ -1,0 +1,172 @@
+"""`python -m inductor_flydsl kernels`: every shipped config compiled, and on request run against its reference.
+
+All of it happens in the simulator: a config that is right here was executed instruction by instruction, and no figure
+is a measurement.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterable
+from typing import Any
+
+from inductor_flydsl import checks, device, launch
+from inductor_flydsl.ops import OPS
+from inductor_flydsl.simulator import ASSUMPTIONS, KernelFacts, SimulatorError
+from inductor_flydsl.simulator.assumptions import Assumption
+
+# Per SIMD of gfx950 (LLVM AMDGPUUsage and GCNSubtarget): 512 vector registers a lane, VGPRs and AGPRs together, given
+# out by 8; at most 8 waves; 4 SIMDs to a CU.
+_VECTOR_REGISTERS = 512
+_REGISTER_UNIT = 8
+_MAX_WAVES = 8
+_SIMDS = 4
+_LDS_BYTES = 160 * 1024
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Row:
+    """One shipped kernel. `occupancy` in waves per SIMD; `lds` in bytes; `max_error` a fraction, None if not checked.
+
+    `assumptions` holds the flipped rules under which the kernel is wrong, `held` those of them that must hold, with the
+    reason. `ok`: it compiled without spills and everything that was asked for holds; else `reason` says what does not.
+    """
+
+    op: str
+    name: str
+    config: dict[str, Any]
+    dtype: str
+    ok: bool
+    max_error: float | None
+    spills: int
+    hazards: list[str]
+    vgprs: int
+    agprs: int
+    sgprs: int
+    lds: int
+    occupancy: int
+    shapes: list[str]
+    assumptions: list[str]
+    held: dict[str, str]
+    reason: str
+
+
+def occupancy(facts: KernelFacts, threads: int) -> int:
+    """Waves per SIMD that registers and LDS admit, for workgroups of `threads` threads. 0: not even one workgroup."""
+    registers = max(-(-facts.vgprs // _REGISTER_UNIT) * _REGISTER_UNIT, _REGISTER_UNIT)
+    by_registers = min(_MAX_WAVES, _VECTOR_REGISTERS // registers)
+    waves = -(-threads // 64)
+    workgroups = by_registers * _SIMDS // waves
+    if facts.lds_bytes:
+        workgroups = min(workgroups, _LDS_BYTES // facts.lds_bytes)
+    return min(by_registers, -(-workgroups * waves // _SIMDS))
+
+
+def rows(*, op: str | None = None, check: bool = False, assumptions: bool = False) -> Iterable[Row]:
+    """A row per shipped config and dtype, as they are made. Compiles into the store; raises CompileError."""
+    with device.simulate():
+        import torch
+
+        target = device.target_of(torch.device("cpu"))
+        assert isinstance(target, device.Target)
+        for name in [op] if op else list(OPS):
+            for config in OPS[name].module.CONFIGS:
+                for dtype in OPS[name].module.DTYPES:
+                    kernel = launch.kernel(name, config=config, dtype=dtype, target=target)
+                    yield _row(kernel, check=check or assumptions, assumptions=assumptions)
+
+
+def _row(kernel: launch.Kernel, *, check: bool, assumptions: bool) -> Row:
+    spec, facts = kernel.spec, kernel.facts
+    spills = facts.vgpr_spills + facts.sgpr_spills
+    faults = [f"{spills} registers spilled"] if spills else []
+    errors: list[float] = []
+    shapes: list[str] = []
+    broken: dict[str, str] = {}
+    if check:
+        for case in checks.cases(spec.op, spec.config, spec.dtype):
+            shapes.append(case.shape)
+            error, fault = _run(kernel, case, ())
+            errors.append(error)
+            if fault:
+                faults.append(f"{case.name} {case.shape}: {fault}")
+            for assumption in ASSUMPTIONS if assumptions and not fault else ():
+                _, fault = _run(kernel, case, (assumption.name,))
+                if fault:
+                    broken.setdefault(assumption.name, f"{case.name} {case.shape}: {fault}")
+    held = {each.name: each.must_hold for each in ASSUMPTIONS if each.name in broken and each.must_hold}
+    faults += [f"depends on an assumption: {_rule(name)} ({broken[name]})" for name in broken if name not in held]
+    return Row(
+        op=spec.op,
+        name=facts.name,
+        config=dataclasses.asdict(spec.config),
+        dtype=spec.dtype,
+        ok=not faults,
+        max_error=max(errors) if errors else None,
+        spills=spills,
+        hazards=[],
+        vgprs=facts.vgprs,
+        agprs=facts.agprs,
+        sgprs=facts.sgprs,
+        lds=facts.lds_bytes,
+        occupancy=occupancy(facts, spec.config.threads),
+        shapes=shapes,
+        assumptions=list(broken),
+        held=held,
+        reason="; ".join(faults),
+    )
+
+
+def _run(kernel: launch.Kernel, case: checks.Case, flipped: tuple[str, ...]) -> tuple[float, str]:
+    """(error, what is wrong or "") of one launch on poisoned memory."""
+    case.poison()
+    try:
+        kernel.simulate(*case.tensors, assumptions=flipped)
+    except SimulatorError as fault:
+        return float("inf"), str(fault)
+    error, right = case.error()
+    return error, "" if right else f"a wrong element, off by {error:.3g} of the largest"
+
+
+def _rule(name: str) -> str:
+    found: Assumption = next(each for each in ASSUMPTIONS if each.name == name)
+    return f"{name}: {found.rule}"
+
+
+def run(*, op: str | None, check: bool, assumptions: bool, as_json: bool) -> int:
+    """Print the rows; 0 if all are ok, 1 otherwise."""
+    made: list[Row] = []
+    if not as_json:
+        print(f"{'kernel':40} {'VGPR':>5} {'AGPR':>5} {'SGPR':>5} {'LDS':>7} {'spills':>6} {'waves':>5}  result")
+    for row in rows(op=op, check=check, assumptions=assumptions):
+        made.append(row)
+        if not as_json:
+            print(
+                f"{row.name:40} {row.vgprs:5} {row.agprs:5} {row.sgprs:5} {row.lds:7} {row.spills:6} "
+                f"{row.occupancy:5}  {_result(row)}",
+                flush=True,
+            )
+    if as_json:
+        print(json.dumps({"kernels": [dataclasses.asdict(row) for row in made]}, indent=1))
+    else:
+        _print_summary(made, check=check or assumptions, assumptions=assumptions)
+    return 0 if all(row.ok for row in made) else 1
+
+
+def _result(row: Row) -> str:
+    if not row.ok:
+        return f"FAILED: {row.reason}"
+    return "compiled" if row.max_error is None else f"right on {len(row.shapes)} shapes, error {row.max_error:.1e}"
+
+
+def _print_summary(made: list[Row], *, check: bool, assumptions: bool) -> None:
+    good = sum(row.ok for row in made)
+    print(f"{good} of {len(made)} kernels are ok" + ("; simulated, against fp64" if check else "; --check runs them"))
+    if not assumptions:
+        return
+    print(f"each was also run with each of {len(ASSUMPTIONS)} assumed rules flipped")
+    held = {name: reason for row in made for name, reason in row.held.items()}
+    for name, reason in held.items():
+        count = sum(name in row.held for row in made)
+        print(f"  {_rule(name)}\n    {count} kernels rest on it; it must hold: {reason}")
