@@ -39,7 +39,7 @@ $(PEERS)/.done: pyproject.toml Makefile
 	touch $@
 
 test-peers: $(PEERS)/.done
-	PEER_TORCH=$(abspath $(PEER_TORCH)) $(PEERS)/bin/python -m pytest -q -n 2 --dist worksteal tests/peers
+	PEER_TORCH=$(abspath $(PEER_TORCH)) $(PEERS)/bin/python -m pytest -q -n 2 --dist worksteal tests/peers tests/test_docs.py
 
 # torch 2.15.0 and 2.11.0 are CUDA builds of several GB each, and flydsl 0.4.2 stands for the older release.
 test-matrix: venv

@@ -17,10 +17,21 @@ def readme_rows() -> dict[str, str]:
 
 def test_every_op_has_its_room_everywhere() -> None:
     for op in OPS:
-        for place in ("inductor_flydsl/ops", "templates", "lowering"):
+        for place in ("inductor_flydsl/ops", "inductor_flydsl/checks", "templates", "lowering"):
             assert (ROOT / place / f"{op}.py").is_file(), f"{place}/{op}.py is missing"
         assert (ROOT / "tests" / f"test_{op}.py").is_file()
-        for name in ("Problem", "supports", "profitable", "configs", "Config", "KERNARGS", "launch", "reference"):
+        for name in (
+            "Problem",
+            "supports",
+            "profitable",
+            "configs",
+            "Config",
+            "CONFIGS",
+            "DTYPES",
+            "KERNARGS",
+            "launch",
+            "reference",
+        ):
             assert hasattr(OPS[op].module, name), f"ops/{op}.py has no {name}"
 
 
