@@ -36,6 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     kernels.add_argument(
         "--assumptions", action="store_true", help="check, also with each assumed rule of the hardware flipped"
     )
+    kernels.add_argument(
+        "--hazards", action="store_true", help="check, also in the hazard mode: late effects, several orders of waves"
+    )
     kernels.add_argument("--json", action="store_true", help="print JSON instead of a table")
     bench = commands.add_parser("bench", help="benchmarks: simulator")
     bench.add_argument("suite", choices=["simulator"], help="simulator: what it costs on this machine, in host time")
@@ -116,7 +119,13 @@ def _kernels(chosen: argparse.Namespace) -> int:
     from inductor_flydsl import kernels
 
     try:
-        return kernels.run(op=chosen.op, check=chosen.check, assumptions=chosen.assumptions, as_json=chosen.json)
+        return kernels.run(
+            op=chosen.op,
+            check=chosen.check,
+            assumptions=chosen.assumptions,
+            hazards=chosen.hazards,
+            as_json=chosen.json,
+        )
     except SimulatorError as error:
         print(f"inductor_flydsl: {error}", file=sys.stderr)
         return 1

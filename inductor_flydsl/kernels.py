@@ -13,8 +13,9 @@ from typing import Any
 
 from inductor_flydsl import checks, device, launch
 from inductor_flydsl.ops import OPS
-from inductor_flydsl.simulator import ASSUMPTIONS, KernelFacts, SimulatorError
+from inductor_flydsl.simulator import ASSUMPTIONS, Finding, Hazards, KernelFacts, SimulatorError
 from inductor_flydsl.simulator.assumptions import Assumption
+from inductor_flydsl.simulator.hazards import ORDERS
 
 # Per SIMD of gfx950 (LLVM AMDGPUUsage and GCNSubtarget): 512 vector registers a lane, VGPRs and AGPRs together, given
 # out by 8; at most 8 waves; 4 SIMDs to a CU.
@@ -29,8 +30,9 @@ _LDS_BYTES = 160 * 1024
 class Row:
     """One shipped kernel. `occupancy` in waves per SIMD; `lds` in bytes; `max_error` a fraction, None if not checked.
 
-    `assumptions` holds the flipped rules under which the kernel is wrong, `held` those of them that must hold, with the
-    reason. `ok`: it compiled without spills and everything that was asked for holds; else `reason` says what does not.
+    `hazards` holds what the hazard mode found. `assumptions` holds the flipped rules under which the kernel is wrong,
+    `held` those of them that must hold, with the reason. `ok`: it compiled without spills and everything that was asked
+    for holds; else `reason` says what does not.
     """
 
     op: str
@@ -63,7 +65,9 @@ def occupancy(facts: KernelFacts, threads: int) -> int:
     return min(by_registers, -(-workgroups * waves // _SIMDS))
 
 
-def rows(*, op: str | None = None, check: bool = False, assumptions: bool = False) -> Iterable[Row]:
+def rows(
+    *, op: str | None = None, check: bool = False, assumptions: bool = False, hazards: bool = False
+) -> Iterable[Row]:
     """A row per shipped config and dtype, as they are made. Compiles into the store; raises CompileError."""
     with device.simulate():
         import torch
@@ -74,27 +78,35 @@ def rows(*, op: str | None = None, check: bool = False, assumptions: bool = Fals
             for config in OPS[name].module.CONFIGS:
                 for dtype in OPS[name].module.DTYPES:
                     kernel = launch.kernel(name, config=config, dtype=dtype, target=target)
-                    yield _row(kernel, check=check or assumptions, assumptions=assumptions)
+                    yield _row(kernel, check=check or assumptions or hazards, assumptions=assumptions, hazards=hazards)
 
 
-def _row(kernel: launch.Kernel, *, check: bool, assumptions: bool) -> Row:
+def _row(kernel: launch.Kernel, *, check: bool, assumptions: bool, hazards: bool) -> Row:
     spec, facts = kernel.spec, kernel.facts
     spills = facts.vgpr_spills + facts.sgpr_spills
     faults = [f"{spills} registers spilled"] if spills else []
     errors: list[float] = []
     shapes: list[str] = []
     broken: dict[str, str] = {}
+    found: list[str] = []
     if check:
         for case in checks.cases(spec.op, spec.config, spec.dtype):
             shapes.append(case.shape)
-            error, fault = _run(kernel, case, ())
+            error, fault, _ = _run(kernel, case)
             errors.append(error)
             if fault:
                 faults.append(f"{case.name} {case.shape}: {fault}")
             for assumption in ASSUMPTIONS if assumptions and not fault else ():
-                _, fault = _run(kernel, case, (assumption.name,))
+                _, fault, _ = _run(kernel, case, flipped=(assumption.name,))
                 if fault:
                     broken.setdefault(assumption.name, f"{case.name} {case.shape}: {fault}")
+            if hazards:
+                _, fault, findings = _run(kernel, case, hazards=Hazards())
+                found += [str(finding) for finding in findings]
+                if fault:
+                    faults.append(f"{case.name} {case.shape} in hazard mode: {fault}")
+    found = list(dict.fromkeys(found))
+    faults += [f"hazard: {finding}" for finding in found]
     held = {each.name: each.must_hold for each in ASSUMPTIONS if each.name in broken and each.must_hold}
     faults += [f"depends on an assumption: {_rule(name)} ({broken[name]})" for name in broken if name not in held]
     return Row(
@@ -105,7 +117,7 @@ def _row(kernel: launch.Kernel, *, check: bool, assumptions: bool) -> Row:
         ok=not faults,
         max_error=max(errors) if errors else None,
         spills=spills,
-        hazards=[],
+        hazards=found,
         vgprs=facts.vgprs,
         agprs=facts.agprs,
         sgprs=facts.sgprs,
@@ -118,15 +130,17 @@ def _row(kernel: launch.Kernel, *, check: bool, assumptions: bool) -> Row:
     )
 
 
-def _run(kernel: launch.Kernel, case: checks.Case, flipped: tuple[str, ...]) -> tuple[float, str]:
-    """(error, what is wrong or "") of one launch on poisoned memory."""
+def _run(
+    kernel: launch.Kernel, case: checks.Case, *, flipped: tuple[str, ...] = (), hazards: Hazards | None = None
+) -> tuple[float, str, tuple[Finding, ...]]:
+    """(error, what is wrong or "", findings) of one launch on poisoned memory."""
     case.poison()
     try:
-        kernel.simulate(*case.tensors, assumptions=flipped)
+        findings = kernel.simulate(*case.tensors, assumptions=flipped, hazards=hazards)
     except SimulatorError as fault:
-        return float("inf"), str(fault)
+        return float("inf"), str(fault), ()
     error, right = case.error()
-    return error, "" if right else f"a wrong element, off by {error:.3g} of the largest"
+    return error, "" if right else f"a wrong element, off by {error:.3g} of the largest", findings
 
 
 def _rule(name: str) -> str:
@@ -134,12 +148,12 @@ def _rule(name: str) -> str:
     return f"{name}: {found.rule}"
 
 
-def run(*, op: str | None, check: bool, assumptions: bool, as_json: bool) -> int:
+def run(*, op: str | None, check: bool, assumptions: bool, hazards: bool, as_json: bool) -> int:
     """Print the rows; 0 if all are ok, 1 otherwise."""
     made: list[Row] = []
     if not as_json:
         print(f"{'kernel':40} {'VGPR':>5} {'AGPR':>5} {'SGPR':>5} {'LDS':>7} {'spills':>6} {'waves':>5}  result")
-    for row in rows(op=op, check=check, assumptions=assumptions):
+    for row in rows(op=op, check=check, assumptions=assumptions, hazards=hazards):
         made.append(row)
         if not as_json:
             print(
@@ -150,7 +164,7 @@ def run(*, op: str | None, check: bool, assumptions: bool, as_json: bool) -> int
     if as_json:
         print(json.dumps({"kernels": [dataclasses.asdict(row) for row in made]}, indent=1))
     else:
-        _print_summary(made, check=check or assumptions, assumptions=assumptions)
+        _print_summary(made, check=check or assumptions or hazards, assumptions=assumptions, hazards=hazards)
     return 0 if all(row.ok for row in made) else 1
 
 
@@ -160,9 +174,12 @@ def _result(row: Row) -> str:
     return "compiled" if row.max_error is None else f"right on {len(row.shapes)} shapes, error {row.max_error:.1e}"
 
 
-def _print_summary(made: list[Row], *, check: bool, assumptions: bool) -> None:
+def _print_summary(made: list[Row], *, check: bool, assumptions: bool, hazards: bool) -> None:
     good = sum(row.ok for row in made)
     print(f"{good} of {len(made)} kernels are ok" + ("; simulated, against fp64" if check else "; --check runs them"))
+    if hazards:
+        count = sum(len(row.hazards) for row in made)
+        print(f"each was also run in the hazard mode, waves in {len(ORDERS)} orders: {count} findings")
     if not assumptions:
         return
     print(f"each was also run with each of {len(ASSUMPTIONS)} assumed rules flipped")

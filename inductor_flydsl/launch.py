@@ -21,7 +21,7 @@ from inductor_flydsl.ops import OPS
 if TYPE_CHECKING:
     import torch
 
-    from inductor_flydsl.simulator import KernelFacts, Program
+    from inductor_flydsl.simulator import Finding, Hazards, KernelFacts, Program
 
 _SIZES = {"i64": ("q", 8), "i32": ("i", 4)}
 
@@ -117,8 +117,10 @@ class Kernel:
         else:
             self._run_on_hip(tensors)
 
-    def simulate(self, *tensors: torch.Tensor, assumptions: tuple[str, ...] = ()) -> None:
-        """Launch in the simulator, with the named rules of simulator.ASSUMPTIONS flipped."""
+    def simulate(
+        self, *tensors: torch.Tensor, assumptions: tuple[str, ...] = (), hazards: Hazards | None = None
+    ) -> tuple[Finding, ...]:
+        """Launch in the simulator, with the named rules of simulator.ASSUMPTIONS flipped; the findings of `hazards`."""
         if simulated_arch() != self.spec.target.arch:
             raise LaunchError(
                 f"this {self.spec.op} kernel was compiled under inductor_flydsl.simulate({self.spec.target.arch!r}) "
@@ -135,7 +137,7 @@ class Kernel:
         assert self._program is not None
         work = self._launch(self.spec.config, *tensors)
         if work is None:
-            return
+            return ()
         buffers = [_buffer(simulator, tensor, f"input {i}", False) for i, tensor in enumerate(work.reads)]
         buffers += [_buffer(simulator, tensor, f"output {i}", True) for i, tensor in enumerate(work.writes)]
         self._count_copies(tensors, work.reads)
@@ -147,9 +149,11 @@ class Kernel:
             buffers=buffers,
             step_limit=config.simulator_step_limit,
             assumptions=assumptions,
+            hazards=hazards,
         )
         ledger.count("launched", self.spec.op)
         _last_launch.update(op=self.spec.op, seconds=time.perf_counter() - started, result=result)
+        return result.findings
 
     def _count_copies(self, given: tuple[torch.Tensor, ...], read: tuple[torch.Tensor, ...]) -> None:
         """Count operands that had to be copied because they turned out not to be aligned: each costs a pass over it."""
@@ -235,4 +239,6 @@ def _buffer(simulator: Any, tensor: torch.Tensor, name: str, writable: bool) -> 
     """The bytes that a tensor's elements span: what a kernel may touch, and nothing around it."""
     last = sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
     nbytes = (last + 1) * tensor.element_size() if tensor.numel() else 0
-    return simulator.Buffer(address=tensor.data_ptr(), nbytes=nbytes, writable=writable, name=name)
+    return simulator.Buffer(
+        address=tensor.data_ptr(), nbytes=nbytes, writable=writable, name=name, initialised=not writable
+    )

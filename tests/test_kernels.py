@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inductor_flydsl import checks, kernels, launch
+from inductor_flydsl import checks, kernels, launch, simulator
 from inductor_flydsl.__main__ import main
 from inductor_flydsl.ops import OPS
 from inductor_flydsl.simulator import KernelFacts
@@ -54,13 +54,31 @@ def test_check_and_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.usefixtures("one_config")
+def test_hazards(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    code, rows = run_json(capsys, "--op", "gemm", "--hazards")
+    assert code == 0 and rows[0]["ok"] is True and rows[0]["hazards"] == []
+    assert rows[0]["max_error"] > 0, "--hazards checks too"
+
+    def without_waits(text: str, *arguments: Any, **options: Any) -> Any:
+        return sound(text.replace("s_waitcnt vmcnt(0) lgkmcnt(0)", "s_nop 0"), *arguments, **options)
+
+    sound = simulator.load
+    monkeypatch.setattr(simulator, "load", without_waits)
+    monkeypatch.setattr(launch, "_kernel", launch.Kernel)
+    code, rows = run_json(capsys, "--op", "gemm", "--hazards")
+    assert code == 1 and rows[0]["ok"] is False
+    assert any(hazard.startswith("lds-") for hazard in rows[0]["hazards"])
+
+
+@pytest.mark.usefixtures("one_config")
 def test_a_wrong_kernel_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """One element wrong by 2 % has to be enough, and the sentence names the shape."""
     sound = launch.Kernel.simulate
 
-    def off(self: launch.Kernel, *tensors: Any, **options: Any) -> None:
-        sound(self, *tensors, **options)
+    def off(self: launch.Kernel, *tensors: Any, **options: Any) -> Any:
+        findings = sound(self, *tensors, **options)
         tensors[-1][-1, -1] *= 1.02
+        return findings
 
     monkeypatch.setattr(launch.Kernel, "simulate", off)
     code, rows = run_json(capsys, "--check")
@@ -75,10 +93,11 @@ def test_a_kernel_that_rests_on_an_assumption_is_told(
 ) -> None:
     sound = launch.Kernel.simulate
 
-    def resting(self: launch.Kernel, *tensors: Any, assumptions: tuple[str, ...] = ()) -> None:
-        sound(self, *tensors, assumptions=assumptions)
+    def resting(self: launch.Kernel, *tensors: Any, assumptions: tuple[str, ...] = (), **options: Any) -> Any:
+        findings = sound(self, *tensors, assumptions=assumptions, **options)
         if "bounds_wrap" in assumptions:
             tensors[-1][0, 0] = 1e6
+        return findings
 
     monkeypatch.setattr(launch.Kernel, "simulate", resting)
     code, rows = run_json(capsys, "--assumptions")

@@ -297,7 +297,7 @@ def test_global_load_to_lds() -> None:
             assert found[f"v{30 + q}"][lane] == dword(data, int(at[lane]) + 4 + 4 * q)
 
 
-@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 16])
+@pytest.mark.parametrize("count", [1, 2, 4, 8, 16])
 def test_scalar_loads(count: int) -> None:
     data = memory(256)
     name = "s_load_dword" + (f"x{count}" if count > 1 else "")

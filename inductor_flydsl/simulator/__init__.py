@@ -20,8 +20,9 @@ from inductor_flydsl.simulator.errors import (
 )
 from inductor_flydsl.simulator.events import Events, InstructionEvents
 from inductor_flydsl.simulator.flydsl import FlydslRun, run_flydsl
+from inductor_flydsl.simulator.hazards import KINDS, Finding, Hazards
 from inductor_flydsl.simulator.program import Buffer, LaunchResult, Program, load
-from inductor_flydsl.simulator.run import Out, RunResult, run
+from inductor_flydsl.simulator.run import InOut, Out, RunResult, run
 
 __all__ = [
     "ASSUMPTIONS",
@@ -29,8 +30,12 @@ __all__ = [
     "Buffer",
     "BuildError",
     "Events",
+    "Finding",
     "FlydslRun",
+    "Hazards",
+    "InOut",
     "InstructionEvents",
+    "KINDS",
     "KernelArg",
     "KernelFacts",
     "LaunchResult",

@@ -81,7 +81,7 @@ def parse(text: str, kernel: str | None = None) -> Kernel:
         kernel = next(iter(directives))
     if kernel not in directives:
         raise SimulatorError(f"the assembly text holds no kernel {kernel!r}; it holds {', '.join(directives)}")
-    body, labels = _body(lines, kernel)
+    body, labels = _with_callees(lines, *_body(lines, kernel))
     metadata = _metadata(lines, kernel)
     required = metadata.get(".reqd_workgroup_size")
     if required and not (
@@ -155,6 +155,26 @@ def _body(lines: list[str], kernel: str) -> tuple[tuple[Line, ...], dict[str, in
     if not body:
         raise SimulatorError(f"kernel {kernel} holds no instruction")
     return tuple(body), labels
+
+
+# How the address of a function that is called appears: s_add_u32 s4, s4, name@rel32@lo+4.
+_CALLEE = re.compile(r"([\w.$]+)@rel32@lo")
+
+
+def _with_callees(
+    lines: list[str], body: tuple[Line, ...], labels: dict[str, int]
+) -> tuple[tuple[Line, ...], dict[str, int]]:
+    """The kernel's body and, behind it, those of the functions it names whose text is there; their names are labels."""
+    at = 0
+    while at < len(body):
+        match = _CALLEE.search(body[at].text) if "@rel32@lo" in body[at].text else None
+        at += 1
+        if match is None or match[1] in labels or not any(line.startswith(f"{match[1]}:") for line in lines):
+            continue
+        callee, inner = _body(lines, match[1])
+        labels = labels | {match[1]: len(body)} | {label: len(body) + index for label, index in inner.items()}
+        body += callee
+    return body, labels
 
 
 def _metadata(lines: list[str], kernel: str) -> dict[str, Any]:

@@ -9,8 +9,9 @@ from typing import Any
 
 from inductor_flydsl.simulator import build
 from inductor_flydsl.simulator.errors import SimulatorError
+from inductor_flydsl.simulator.hazards import Hazards
 from inductor_flydsl.simulator.program import Buffer, Program, load
-from inductor_flydsl.simulator.run import Out, RunResult, memory_of, result_of
+from inductor_flydsl.simulator.run import Out, RunResult, chosen, memory_of, result_of
 
 _CALLBACK = ctypes.CFUNCTYPE(
     None,
@@ -41,6 +42,7 @@ def run_flydsl(
     arch: str = "gfx950",
     step_limit: int | None = None,
     assumptions: Iterable[str] = (),
+    hazards: bool | Hazards = False,
 ) -> FlydslRun:
     """Call a FlyDSL launcher (@flyc.jit, or any function that calls some) with its kernels in the simulator.
 
@@ -48,13 +50,15 @@ def run_flydsl(
     may touch the memory of these tensors, and of `memory` (tensors that are no arguments, Out(...) for those that are
     written), and nothing else. A launcher that takes a stream takes 0.
 
+    step_limit, assumptions, hazards: as for run(); each launch of the result has its own findings.
+
     FlyDSL fixes one runtime library per process, so a process that launched on a GPU cannot simulate, nor the reverse.
     Raises what the launcher raises, and the simulator's errors.
     """
     from inductor_flydsl.templates import compile as flydsl_compile
 
     library, path = build.core_and_path()
-    state = _Launches(_buffers((*args, *memory)), step_limit, tuple(assumptions))
+    state = _Launches(_buffers((*args, *memory)), step_limit, tuple(assumptions), chosen(hazards))
     entry = _CALLBACK(state.launch)
     backends = flydsl_compile.backends()
     with flydsl_compile.settings(arch=arch, backend=backends.simulate_launches(str(path)), launch=True):
@@ -80,7 +84,15 @@ def _buffers(values: Sequence[Any]) -> list[Buffer]:
         found = memory_of(value.array if isinstance(value, Out) else value)
         if found is not None:
             address, nbytes, _ = found
-            buffers.append(Buffer(address=address, nbytes=nbytes, writable=writable, name=f"argument {number}"))
+            buffers.append(
+                Buffer(
+                    address=address,
+                    nbytes=nbytes,
+                    writable=writable,
+                    name=f"argument {number}",
+                    initialised=not writable or value.initialised,
+                )
+            )
         elif writable:
             raise SimulatorError(
                 f"argument {number} is an Out of a {type(value.array).__name__}: only arrays are written"
@@ -91,10 +103,13 @@ def _buffers(values: Sequence[Any]) -> list[Buffer]:
 class _Launches:
     """The launches of one call. Its callback must not raise: the launcher in between knows no exceptions."""
 
-    def __init__(self, buffers: list[Buffer], step_limit: int | None, assumptions: tuple[str, ...]) -> None:
+    def __init__(
+        self, buffers: list[Buffer], step_limit: int | None, assumptions: tuple[str, ...], hazards: Hazards | None
+    ) -> None:
         self.buffers = buffers
         self.step_limit = step_limit
         self.assumptions = assumptions
+        self.hazards = hazards
         self.programs: dict[tuple[bytes, str], Program] = {}
         self.results: list[RunResult] = []
         self.error: BaseException | None = None
@@ -135,5 +150,6 @@ class _Launches:
             dynamic_lds=dynamic_lds,
             step_limit=self.step_limit,
             assumptions=self.assumptions,
+            hazards=self.hazards,
         )
         self.results.append(result_of(program, result, ()))

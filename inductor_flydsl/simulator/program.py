@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
+import functools
 import os
 import re
 import struct
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import Any
 
-from inductor_flydsl.simulator import abi, assembly, build, decode, events
+from inductor_flydsl.simulator import abi, access, assembly, build, decode, events, wait_states
+from inductor_flydsl.simulator import hazards as hazard_mode
 from inductor_flydsl.simulator.assembly import Kernel, KernelFacts
 from inductor_flydsl.simulator.assumptions import flipped
 from inductor_flydsl.simulator.errors import SimulatorError, SimulatorFault, StepLimitExceeded, WaveState
+from inductor_flydsl.simulator.hazards import Finding, Hazards
 
 # A 4096^3 bf16 GEMM of 128x128x64 tiles executes about 4e7 wave-instructions.
 DEFAULT_STEP_LIMIT = 1_000_000_000
@@ -35,6 +39,8 @@ class Buffer:
     nbytes: int
     writable: bool
     name: str
+    # Whether a launch may read what it has not written itself; only the hazard mode asks.
+    initialised: bool = True
 
     def __post_init__(self) -> None:
         if self.nbytes < 0 or self.address < 0 or self.address + self.nbytes > 2**64:
@@ -62,6 +68,16 @@ class LaunchResult:
     out_of_range_lanes: int
     barriers: int
     profile: bytes = dataclasses.field(repr=False)
+    findings: tuple[Finding, ...] = ()
+
+    # In hazard mode: where the launch ended early, as a consequence of what was found.
+    fault: SimulatorFault | None = None
+
+    @staticmethod
+    def of_nothing(fault: SimulatorFault, lines: int) -> LaunchResult:
+        """The result of a launch that a fault ended: nothing is counted."""
+        counts: dict[str, Any] = {field[0]: 0 for field in _Counters._fields_}
+        return LaunchResult(seconds=0.0, profile=bytes(events.PROFILE.size * lines), fault=fault, **counts)
 
     @property
     def executions(self) -> list[int]:
@@ -129,7 +145,9 @@ class _Launch(ctypes.Structure):
         ("profile", ctypes.c_void_p),
         ("states", ctypes.c_void_p),
         ("assumptions", ctypes.c_uint32),
-        ("reserved", ctypes.c_uint32),
+        ("clock", ctypes.c_uint32),
+        ("hazards", ctypes.c_void_p),
+        ("shadow", ctypes.c_void_p),
         ("counters", _Counters),
         ("fault", _Fault),
     ]
@@ -162,11 +180,13 @@ class Program:
         bound = self._core.gfx950_bind(self._code, ctypes.c_uint32(decoded.count))
         if bound != decoded.count:
             raise SimulatorError(f"kernel {kernel.name}: instruction {bound} names no handler of the simulator's core")
-        pool = [word for pair in decoded.constants for word in pair]
-        self._constant_count = len(pool)
-        self._constants = (ctypes.c_uint32 * max(len(pool), 1))(*pool)
-        rows = b"".join(struct.pack("<I", word) * _LANES for word in pool)
-        self._constant_rows = ctypes.create_string_buffer(rows, max(len(rows), 1))
+        self._pools = _Pools(list(decoded.constants))
+        # The same under the other rule for literals; most kernels have none that it concerns.
+        extended = [
+            (low, 0xFFFFFFFF) if (low, high) in decoded.wide_literals else (low, high)
+            for low, high in decoded.constants
+        ]
+        self._extended_pools = _Pools(extended) if decoded.wide_literals else self._pools
 
     @property
     def facts(self) -> KernelFacts:
@@ -199,16 +219,81 @@ class Program:
         dynamic_lds: int = 0,
         step_limit: int | None = None,
         assumptions: Iterable[str] = (),
+        hazards: Hazards | None = None,
     ) -> LaunchResult:
         """Runs the kernel to its end on the calling thread, without the GIL.
 
         `grid` counts workgroups, `block` threads. `kernarg` holds the explicit arguments at the metadata's offsets;
         hidden ones are filled in. The kernel may touch `buffers` and nothing else. `dynamic_lds` in bytes.
-        `assumptions` names the rules of simulator.ASSUMPTIONS that are flipped.
+        `assumptions` names the rules of simulator.ASSUMPTIONS that are flipped. With `hazards` the launch runs in the
+        hazard mode, once per order of waves, and the result holds the findings.
 
         Raises SimulatorFault at the first bad access, StepLimitExceeded after `step_limit` wave-instructions, and
         SimulatorError when the launch itself does not fit the kernel.
         """
+        if hazards is not None:
+            return self._checked(
+                hazards, grid=grid, block=block, kernarg=kernarg, buffers=buffers, dynamic_lds=dynamic_lds,
+                step_limit=step_limit, assumptions=tuple(assumptions),
+            )  # fmt: skip
+        return self._launch(
+            None, grid=grid, block=block, kernarg=kernarg, buffers=buffers, dynamic_lds=dynamic_lds,
+            step_limit=step_limit, assumptions=assumptions,
+        )  # fmt: skip
+
+    def _checked(self, hazards: Hazards, *, buffers: Sequence[Buffer], **options: Any) -> LaunchResult:
+        """A run in hazard mode for each order of waves, on the same memory; what differs between them is a finding."""
+        written = [buffer for buffer in buffers if buffer.writable and buffer.nbytes]
+        before = [ctypes.string_at(buffer.address, buffer.nbytes) for buffer in written]
+        found: list[Finding] = []
+        outcome: list[bytes] = []
+        result: LaunchResult | None = None
+        for order in hazards.orders:
+            for buffer, content in zip(written, before, strict=True):
+                ctypes.memmove(buffer.address, content, buffer.nbytes)
+            checker = hazard_mode.Checker(
+                hazards, order, self._accesses, self._waits, [buffer.initialised for buffer in buffers]
+            )
+            try:
+                result = self._launch(checker, buffers=buffers, **options)
+            except SimulatorFault as fault:
+                seen = checker.findings(self._kernel.lines, self._decoded.first_accumulator)
+                stopped = hazard_mode.stopped(fault)
+                if not seen and stopped is None:
+                    raise
+                found += [*seen, stopped] if stopped is not None else seen
+                result = LaunchResult.of_nothing(fault, len(self._kernel.lines))
+                break
+            found += checker.findings(self._kernel.lines, self._decoded.first_accumulator)
+            after = [ctypes.string_at(buffer.address, buffer.nbytes) for buffer in written]
+            if not outcome:
+                outcome = after
+            found += hazard_mode.differences(written, outcome, after, hazards.orders[0], order)
+        assert result is not None
+        kept = tuple(each for each in hazard_mode.merged(found) if each.kind in hazards.kinds)
+        return dataclasses.replace(result, findings=kept)
+
+    @functools.cached_property
+    def _accesses(self) -> bytes:
+        records = access.accesses(self._kernel.lines, self._decoded.rows, self._decoded.first_accumulator)
+        return access.packed(records)
+
+    @functools.cached_property
+    def _waits(self) -> bytes:
+        return wait_states.packed(self._kernel.lines, self._decoded.rows, self._decoded.first_accumulator)
+
+    def _launch(
+        self,
+        checker: hazard_mode.Checker | None,
+        *,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        kernarg: bytes,
+        buffers: Sequence[Buffer],
+        dynamic_lds: int,
+        step_limit: int | None,
+        assumptions: Iterable[str],
+    ) -> LaunchResult:
         facts = self._kernel.facts
         waves = abi.check_shape(self._kernel, grid, block, dynamic_lds)
         if step_limit is not None and step_limit < 1:
@@ -228,13 +313,15 @@ class Program:
         profile = ctypes.create_string_buffer(events.PROFILE.size * self._decoded.count)
         states = (_WaveState * waves)()
         user_sgprs = (ctypes.c_uint32 * max(len(sgprs), 1))(*sgprs)
+        bits = flipped(assumptions)
+        pools = self._extended_pools if bits & flipped(["literal_sign_extended"]) else self._pools
         launch = _Launch(
             code=ctypes.addressof(self._code),
             instruction_count=self._decoded.count,
             vector_rows=self._decoded.vector_rows,
-            scalar_constants=ctypes.addressof(self._constants),
-            scalar_constant_count=self._constant_count,
-            constant_rows=ctypes.addressof(self._constant_rows),
+            scalar_constants=ctypes.addressof(pools.scalars),
+            scalar_constant_count=pools.count,
+            constant_rows=ctypes.addressof(pools.rows),
             grid=grid,
             block=block,
             lds_bytes=facts.lds_bytes + dynamic_lds,
@@ -248,7 +335,8 @@ class Program:
             step_limit=DEFAULT_STEP_LIMIT if step_limit is None else step_limit,
             profile=ctypes.addressof(profile),
             states=ctypes.addressof(states),
-            assumptions=flipped(assumptions),
+            assumptions=bits,
+            hazards=None if checker is None else checker.address,
         )
         started = time.perf_counter()
         status = self._core.gfx950_launch(ctypes.byref(launch))
@@ -308,6 +396,17 @@ class Program:
         return WaveState(
             wave=number, state=_STATES[state.state], line=at.number, text=at.text, active_lanes=state.exec.bit_count()
         )
+
+
+class _Pools:
+    """The program's constants as the core reads them: dwords beside each other, and each dword as a row of 64 lanes."""
+
+    def __init__(self, constants: list[tuple[int, int]]) -> None:
+        words = [word for pair in constants for word in pair]
+        self.count = len(words)
+        self.scalars = (ctypes.c_uint32 * max(len(words), 1))(*words)
+        rows = b"".join(struct.pack("<I", word) * _LANES for word in words)
+        self.rows = ctypes.create_string_buffer(rows, max(len(rows), 1))
 
 
 def _handlers(core: ctypes.CDLL) -> dict[str, int]:

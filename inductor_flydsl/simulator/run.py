@@ -8,8 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from inductor_flydsl.simulator.assembly import KernelArg, KernelFacts
-from inductor_flydsl.simulator.errors import SimulatorError
+from inductor_flydsl.simulator.errors import SimulatorError, SimulatorFault
 from inductor_flydsl.simulator.events import Events, InstructionEvents
+from inductor_flydsl.simulator.hazards import Finding, Hazards
 from inductor_flydsl.simulator.program import Buffer, LaunchResult, Program, load
 
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
@@ -20,7 +21,8 @@ class RunResult:
     """What a run left: `outputs` are the arrays that were passed as Out(...), in order, written in place.
 
     `seconds` is host time; `events` are exact counts of what the simulated launch did, `instructions` the same per
-    line of the assembly.
+    line of the assembly. In hazard mode `findings` holds what was found, and `fault` the error that ended the launch
+    early as a consequence.
     """
 
     outputs: tuple[Any, ...]
@@ -28,16 +30,29 @@ class RunResult:
     instructions: list[InstructionEvents] = dataclasses.field(repr=False)
     kernel: KernelFacts = dataclasses.field(repr=False)
     seconds: float
+    findings: tuple[Finding, ...] = ()
+    fault: SimulatorFault | None = None
 
 
 class Out:
-    """Marks an array argument that the kernel may write: Out(array). It is written in place; others are read-only."""
+    """Marks an array argument that the kernel may write: Out(array). It is written in place; others are read-only.
+
+    What it held before is no input: the hazard mode reports a kernel that reads it. InOut is for arrays that are both.
+    """
+
+    initialised = False
 
     def __init__(self, array: Any) -> None:
         self.array = array
 
     def __repr__(self) -> str:
-        return f"Out({type(self.array).__name__})"
+        return f"{type(self).__name__}({type(self.array).__name__})"
+
+
+class InOut(Out):
+    """Marks an array argument that the kernel may read and write in place."""
+
+    initialised = True
 
 
 def run(
@@ -50,6 +65,7 @@ def run(
     dynamic_lds: int = 0,
     step_limit: int | None = None,
     assumptions: Iterable[str] = (),
+    hazards: bool | Hazards = False,
 ) -> RunResult:
     """Run a gfx950 kernel of assembly text in the simulator, to its end.
 
@@ -62,6 +78,8 @@ def run(
     dynamic_lds: bytes of LDS beyond the kernel's static ones (Triton: metadata.shared).
     step_limit: wave-instructions before an endless loop is assumed (default 1e9).
     assumptions: names out of simulator.ASSUMPTIONS whose alternative holds in this run.
+    hazards: True, or a Hazards that says what to look for, runs the kernel in the hazard mode: effects land as late as
+        the ISA allows, in several orders of waves, and the result's `findings` name what is not ordered.
 
     A Program from simulator.load(), instead of text, saves decoding it again.
 
@@ -84,8 +102,14 @@ def run(
         dynamic_lds=dynamic_lds,
         step_limit=step_limit,
         assumptions=assumptions,
+        hazards=chosen(hazards),
     )
     return result_of(program, result, tuple(value.array for value in args if isinstance(value, Out)))
+
+
+def chosen(hazards: bool | Hazards) -> Hazards | None:
+    """What `hazards=` asks for."""
+    return hazards if isinstance(hazards, Hazards) else Hazards() if hazards else None
 
 
 def result_of(program: Program, result: LaunchResult, outputs: tuple[Any, ...]) -> RunResult:
@@ -96,6 +120,8 @@ def result_of(program: Program, result: LaunchResult, outputs: tuple[Any, ...]) 
         instructions=program.instruction_events(result),
         kernel=program.facts,
         seconds=result.seconds,
+        findings=result.findings,
+        fault=result.fault,
     )
 
 
@@ -150,6 +176,7 @@ def _described(number: int, arg: KernelArg) -> str:
 def _argument(where: str, number: int, arg: KernelArg, value: Any) -> tuple[bytes, Buffer | None]:
     """The argument's bytes, and the memory that it admits."""
     writable = isinstance(value, Out)
+    initialised = not isinstance(value, Out) or value.initialised
     if isinstance(value, Out):
         value = value.array
     if isinstance(value, (bytes, bytearray)) and not writable:
@@ -165,7 +192,9 @@ def _argument(where: str, number: int, arg: KernelArg, value: Any) -> tuple[byte
         if writable and read_only:
             raise SimulatorError(f"{where} is an Out of an array that numpy holds as read-only: pass a copy")
         name = arg.name or f"argument {number}"
-        return address.to_bytes(8, "little"), Buffer(address=address, nbytes=nbytes, writable=writable, name=name)
+        return address.to_bytes(8, "little"), Buffer(
+            address=address, nbytes=nbytes, writable=writable, name=name, initialised=initialised
+        )
     if writable:
         raise SimulatorError(f"{where} is an Out of a {type(value).__name__}: only arrays can be written")
     return _number(where, arg, value), None

@@ -35,8 +35,9 @@ enum { SCALAR_VCC = 106, SCALAR_M0 = 124, SCALAR_EXEC = 126, SCALAR_SCC = 128, S
 
 enum { OPERAND_VECTOR = 0, OPERAND_SCALAR = 1, OPERAND_CONSTANT = 2 };
 
-/* Source modifiers of a VALU operand: -x, |x|, sext(x), and the SDWA select in the bits above. */
-enum { MODIFIER_NEG = 1, MODIFIER_ABS = 2, MODIFIER_SEXT = 4, MODIFIER_SELECT_SHIFT = 3 };
+/* Source modifiers of a VALU operand: -x, |x|, sext(x), the select of a byte or word (SDWA, op_sel), and that the sign
+   which -x and |x| change is bit 15. */
+enum { MODIFIER_NEG = 1, MODIFIER_ABS = 2, MODIFIER_SEXT = 4, MODIFIER_SELECT_SHIFT = 3, MODIFIER_HALF = 64 };
 
 typedef struct {
     u8 kind;
@@ -52,7 +53,9 @@ enum {
     FLAG_KEEP_HALF = 1u << 4, /* d16: the other half of the destination is kept */
     FLAG_VADDR = 1u << 5,     /* global, scratch: there is a vector address */
     FLAG_SADDR = 1u << 6,     /* global, scratch: there is a scalar address */
-    FLAG_CLAMP = 1u << 7,     /* VALU float: the result is clamped to [0, 1] */
+    FLAG_CLAMP = 1u << 7,     /* VALU: a float result is clamped to [0, 1], an integer one saturates */
+    FLAG_EXEC = 1u << 8,      /* v_cmpx: the comparison's mask becomes EXEC too */
+    FLAG_SHORT = 1u << 9,     /* VALU: the result has 16 bits and clears the others of its register */
 };
 
 struct Wave;
@@ -68,9 +71,14 @@ typedef struct Instruction {
     i32 offset;       /* memory: the immediate offset in bytes */
     i32 immediate;    /* what the opcode needs besides: second offset, truth table, branch target, selects */
     Operand operand[OPERAND_COUNT];
-    u32 select;       /* SDWA dst_sel (bits 0-3), dst_unused (4-5); 0 otherwise */
-    u32 reserved;
-    Handler run;      /* filled in by gfx950_bind */
+    union {
+        struct {
+            u32 select; /* SDWA dst_sel (bits 0-3), dst_unused (4-5), and op_sel for a 16-bit result; 0 otherwise */
+            u32 inner;  /* DPP: the number of the handler that does the arithmetic */
+        };
+        Handler run_inner; /* DPP: that handler, filled in by gfx950_bind */
+    };
+    Handler run; /* filled in by gfx950_bind */
 } Instruction;
 
 typedef struct {
@@ -179,7 +187,9 @@ typedef struct {
     Profile *profile;   /* per instruction */
     WaveState *states;  /* per wave of a workgroup: filled in when the launch fails */
     u32 assumptions;    /* ASSUME_* whose alternative holds */
-    u32 reserved;
+    u32 clock;          /* what s_memtime read last */
+    struct Hazards *hazards; /* hazard.h; NULL: plain execution */
+    void *shadow;            /* hazard.c's own */
     Counters counters;
     Fault fault;
 } Launch;
@@ -193,9 +203,15 @@ typedef struct Wave {
     const Region *last_region;
     u32 pc;
     u32 id;
+    u32 mode; /* what of MODE can change: MODE_FP16_OVFL */
     bool ended;
     bool at_barrier;
 } Wave;
+
+/* The MODE register (CDNA3 ISA, MODE fields): round to nearest even, subnormals kept, DX10_CLAMP and IEEE set. Of what
+   a kernel may change only FP16_OVFL is simulated: fp16 and fp8 overflows give the largest finite number. */
+#define MODE_AT_START 0x3f0u
+#define MODE_FP16_OVFL (1u << 23)
 
 /* What a handler returns. */
 enum { CONTINUE = 0, YIELD, BARRIER, END, FAULT };
@@ -212,11 +228,20 @@ typedef struct {
 extern const NamedHandler salu_handlers[];
 extern const NamedHandler valu_handlers[];
 extern const NamedHandler valu_float_handlers[];
+extern const NamedHandler valu_f16_handlers[];
+extern const NamedHandler valu_f64_handlers[];
+extern const NamedHandler packed_handlers[];
+extern const NamedHandler conversion_handlers[];
+extern const NamedHandler dpp_handlers[];
 extern const NamedHandler cross_lane_handlers[];
 extern const NamedHandler mfma_handlers[];
+extern const NamedHandler mfma_other_handlers[];
 extern const NamedHandler memory_handlers[];
 extern const NamedHandler lds_handlers[];
 extern const NamedHandler control_handlers[];
+
+/* The handler of every DPP form: it moves the first source between lanes and runs the arithmetic's own handler. */
+int dpp(struct Wave *wave, const struct Instruction *in);
 
 /* ---- scalar operands */
 

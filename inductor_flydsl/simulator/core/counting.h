@@ -4,7 +4,7 @@
 #ifndef GFX950_COUNTING_H
 #define GFX950_COUNTING_H
 
-#include "core.h"
+#include "hazard.h"
 
 enum { LINE_BYTES = 128, LDS_BANKS = 64, SEEN_SLOTS = 1024 };
 
@@ -77,6 +77,7 @@ static inline Profile *profile_of(const Wave *wave, const Instruction *in) {
 /* Addresses of inactive lanes may be anything; they only make the key miss. */
 static inline void count_global(Wave *wave, const Instruction *in, const u64 *address, u64 active, u32 bytes) {
     if (!active) return;
+    if (wave->launch->shadow) hazard_memory(wave, address, active, bytes);
     Profile *profile = profile_of(wave, in);
     u64 base = address[__builtin_ctzll(active)];
     u64 key = pattern_key(address, base, active, base % LINE_BYTES, bytes);
@@ -89,6 +90,7 @@ static inline void count_global(Wave *wave, const Instruction *in, const u64 *ad
 
 static inline void count_lds(Wave *wave, const Instruction *in, const u64 *address, u64 active, u32 bytes) {
     if (!active) return;
+    if (wave->launch->shadow) hazard_lds(wave, address, active, bytes);
     Profile *profile = profile_of(wave, in);
     u64 base = address[__builtin_ctzll(active)];
     u64 key = pattern_key(address, base, active, base % 4, bytes);

@@ -52,6 +52,31 @@ static inline u32 f32_from_e2m1(u32 bits) {
     return as_bits(as_float((bits & 7u) << 22) * 0x1p126f) | (bits & 8u) << 28;
 }
 
+static inline double as_double(u64 bits) {
+    double value;
+    memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+static inline u64 double_bits(double value) {
+    u64 bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+/* Sums of the two halves of a register: what packed atomics do. */
+static inline u32 add_pairs_f16(u32 x, u32 y) {
+    u32 low = f16_from_f32(as_bits(as_float(f32_from_f16(x & 0xffffu)) + as_float(f32_from_f16(y & 0xffffu))));
+    u32 high = f16_from_f32(as_bits(as_float(f32_from_f16(x >> 16)) + as_float(f32_from_f16(y >> 16))));
+    return low | high << 16;
+}
+
+static inline u32 add_pairs_bf16(u32 x, u32 y) {
+    u32 low = bf16_from_f32(as_bits(as_float(x << 16) + as_float(y << 16)));
+    u32 high = bf16_from_f32(as_bits(as_float(x & 0xffff0000u) + as_float(y & 0xffff0000u)));
+    return low | high << 16;
+}
+
 /* An E8M0 scale: 2^(byte - 127); 0 is the subnormal 2^-127, 255 is NaN. */
 static inline u32 f32_from_e8m0(u32 byte) {
     return select_bits(byte == 255, 0x7fc00000u, select_bits(byte == 0, 0x00400000u, byte << 23));

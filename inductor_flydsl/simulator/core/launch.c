@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "core.h"
+#include "hazard.h"
 
 /* Recognisable garbage for what the hardware leaves undefined at wave start. */
 enum { GARBAGE_LDS = 0xa5 };
@@ -41,6 +41,37 @@ static int s_cbranch_vccnz(Wave *wave, const Instruction *in) { return jump(wave
 static int s_cbranch_execz(Wave *wave, const Instruction *in) { return jump(wave, in, !active_lanes(wave)); }
 static int s_cbranch_execnz(Wave *wave, const Instruction *in) { return jump(wave, in, active_lanes(wave)); }
 
+/* Calls: an instruction's address is the base and 8 bytes for each one before it; decode.py holds the same numbers. */
+#define CODE_BASE ((u64)0x4000 << 32)
+#define INSTRUCTION_BYTES 8
+
+static int s_getpc_b64(Wave *wave, const Instruction *in) {
+    set_scalar64(wave, in, 0, CODE_BASE + (u64)INSTRUCTION_BYTES * wave->pc); /* pc is already the next instruction's */
+    return CONTINUE;
+}
+
+static int go_to(Wave *wave, u64 address) {
+    u64 distance = address - CODE_BASE;
+    if (distance % INSTRUCTION_BYTES || distance / INSTRUCTION_BYTES >= wave->launch->instruction_count)
+        return raise_fault(wave, FAULT_OTHER, -1, 0, 0, "a jump to %#llx, which is no instruction of the kernel or of "
+                           "a function that it names", (unsigned long long)address);
+    wave->pc = (u32)(distance / INSTRUCTION_BYTES);
+    return CONTINUE;
+}
+
+static int s_setpc_b64(Wave *wave, const Instruction *in) { return go_to(wave, scalar64(wave, in, 0)); }
+
+static int s_swappc_b64(Wave *wave, const Instruction *in) {
+    u64 target = scalar64(wave, in, 1);
+    s_getpc_b64(wave, in);
+    return go_to(wave, target);
+}
+
+static int s_call_b64(Wave *wave, const Instruction *in) {
+    s_getpc_b64(wave, in);
+    return jump(wave, in, true);
+}
+
 static int s_endpgm(Wave *wave, const Instruction *in) {
     (void)in;
     wave->ended = true;
@@ -76,6 +107,7 @@ const NamedHandler control_handlers[] = {
     {"no_operation", no_operation},
     {"s_barrier", s_barrier},
     {"s_branch", s_branch},
+    {"s_call_b64", s_call_b64},
     {"s_cbranch_execnz", s_cbranch_execnz},
     {"s_cbranch_execz", s_cbranch_execz},
     {"s_cbranch_scc0", s_cbranch_scc0},
@@ -83,13 +115,17 @@ const NamedHandler control_handlers[] = {
     {"s_cbranch_vccnz", s_cbranch_vccnz},
     {"s_cbranch_vccz", s_cbranch_vccz},
     {"s_endpgm", s_endpgm},
+    {"s_getpc_b64", s_getpc_b64},
+    {"s_setpc_b64", s_setpc_b64},
     {"s_sleep", s_sleep},
+    {"s_swappc_b64", s_swappc_b64},
     {NULL, NULL},
 };
 
 static const NamedHandler *const handler_tables[] = {
-    salu_handlers, valu_handlers, valu_float_handlers, cross_lane_handlers,
-    mfma_handlers, memory_handlers, lds_handlers, control_handlers,
+    salu_handlers, valu_handlers, valu_float_handlers, valu_f16_handlers, valu_f64_handlers, packed_handlers,
+    conversion_handlers, dpp_handlers, cross_lane_handlers, mfma_handlers, mfma_other_handlers, memory_handlers,
+    lds_handlers, control_handlers,
 };
 
 static const NamedHandler *handler_at(u32 index) {
@@ -119,13 +155,18 @@ u32 gfx950_bind(Instruction *code, u32 count) {
         const NamedHandler *handler = handler_at(code[n].handler);
         if (!handler) return n;
         code[n].run = handler->run;
+        if (handler->run == dpp) {
+            const NamedHandler *inner = handler_at(code[n].inner);
+            if (!inner) return n;
+            code[n].run_inner = inner->run;
+        }
     }
     return count;
 }
 
 /* ---- waves */
 
-static void start_wave(Wave *wave, const u32 *workgroup) {
+void start_wave(Wave *wave, const u32 *workgroup) {
     Launch *launch = wave->launch;
     for (size_t n = 0; n < (size_t)launch->vector_rows * LANE_COUNT; ++n) wave->rows[n] = GARBAGE_VECTOR;
     for (u32 n = 0; n < SCALAR_CONSTANTS; ++n) wave->scalars[n] = GARBAGE_SCALAR;
@@ -154,6 +195,7 @@ static void start_wave(Wave *wave, const u32 *workgroup) {
     wave->scalars[SCALAR_EXEC] = (u32)exec;
     wave->scalars[SCALAR_EXEC + 1] = (u32)(exec >> 32);
     wave->pc = 0;
+    wave->mode = MODE_AT_START;
     wave->ended = wave->at_barrier = false;
     wave->last_region = launch->regions;
 }
@@ -257,7 +299,8 @@ int gfx950_launch(Launch *launch) {
         fenv_t caller;
         fegetenv(&caller);
         fesetenv(FE_DFL_ENV);
-        status = run_grid(launch, waves, count, lds);
+        status = launch->hazards ? hazard_run_grid(launch, waves, count, lds) : run_grid(launch, waves, count, lds);
+        if (launch->hazards && status) report_waves(waves, count);
         fesetenv(&caller);
     } else {
         launch->fault.code = FAULT_HOST;

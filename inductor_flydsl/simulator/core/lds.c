@@ -64,28 +64,52 @@ static int ds_read2(Wave *wave, const Instruction *in) {
     return CONTINUE;
 }
 
-/* Transposed reads, in blocks of 16 lanes: element j of lane i comes from lane 4 j + i / 4, element i % 4 (16-bit), or
-   from lane 2 j + i / 8, element i % 8 (8-bit). */
+/* 16 elements to a lane, which are not whole bytes. */
+static void transpose_narrow(const Wave *wave, const u64 *address, int dwords, u32 bits, u32 result[][LANE_COUNT]) {
+    bool interleaved = wave->launch->assumptions & ASSUME_NARROW_TRANSPOSED;
+    u32 rows[MAX_DWORDS][LANE_COUNT], mask = (1u << bits) - 1;
+    gather(rows[0], address, dwords, 4, false);
+    for (u32 i = 0; i < LANE_COUNT; ++i) {
+        for (u32 j = 0; j < 16; ++j) {
+            u32 lane = (i & ~15u) + (interleaved ? j % 2 * 8 + j / 2 : j), from = (i & 15) * bits, to = j * bits;
+            u64 both = rows[from / 32][lane];
+            if (from % 32 + bits > 32) both |= (u64)rows[from / 32 + 1][lane] << 32;
+            u64 element = (both >> from % 32 & mask) << to % 32;
+            result[to / 32][i] |= (u32)element;
+            if (to % 32 + bits > 32) result[to / 32 + 1][i] |= (u32)(element >> 32);
+        }
+    }
+}
+
+/* Transposed reads, in blocks of 16 lanes that hold n elements each: element j of lane i comes from lane (16 / n) j +
+   i / n, element i % n. Kernels establish that for 16- and 8-bit elements (n = 4, 8). For 4- and 6-bit ones (n = 16:
+   lane j, element i) it is assumed; the switch takes even and odd elements from the two halves of the block. */
 static int ds_read_transposed(Wave *wave, const Instruction *in) {
-    u64 address[LANE_COUNT], exec = active_lanes(wave);
-    if (exec != ALL_LANES)
+    u64 address[LANE_COUNT];
+    u32 bits = (u32)in->immediate, bytes = (u32)in->dwords * 4;
+    if (active_lanes(wave) != ALL_LANES && !(wave->launch->assumptions & ASSUME_SWAP_ALL_LANES))
         return raise_fault(wave, FAULT_OTHER, -1, 0, 0,
                            "a transposed LDS read with some lanes inactive: what gfx950 does then is not established");
-    int status = lds_addresses(wave, in, vector_row(wave, in, 1), (u32)in->offset, 8, exec, address);
+    int status = lds_addresses(wave, in, vector_row(wave, in, 1), (u32)in->offset, bytes, ALL_LANES, address);
     if (status) return status;
-    int bits = in->immediate, count = 64 / bits, bytes = bits / 8;
-    u32 *low = vector_row(wave, in, 0), *high = low + LANE_COUNT;
-    for (int i = 0; i < LANE_COUNT; ++i) {
-        u8 element[8];
-        int block = i & ~15, lane = i & 15;
-        for (int j = 0; j < count; ++j) {
-            const u8 *from = (const u8 *)(uintptr_t)address[block + 16 / count * j + lane / count];
-            memcpy(element + j * bytes, from + lane % count * bytes, (size_t)bytes);
+    u32 rows[MAX_DWORDS][LANE_COUNT] = {{0}};
+    if (bits < 8) {
+        transpose_narrow(wave, address, in->dwords, bits, rows);
+    } else {
+        u32 count = 64 / bits, width = bits / 8;
+        for (u32 i = 0; i < LANE_COUNT; ++i) {
+            u8 element[8];
+            u32 block = i & ~15u, lane = i & 15;
+            for (u32 j = 0; j < count; ++j) {
+                const u8 *from = (const u8 *)(uintptr_t)address[block + 16 / count * j + lane / count];
+                memcpy(element + j * width, from + lane % count * width, width);
+            }
+            memcpy(&rows[0][i], element, 4);
+            memcpy(&rows[1][i], element + 4, 4);
         }
-        memcpy(&low[i], element, 4);
-        memcpy(&high[i], element + 4, 4);
     }
-    wave->launch->counters.lds_read_bytes += 8 * LANE_COUNT;
+    memcpy(vector_row(wave, in, 0), rows, bytes * LANE_COUNT);
+    wave->launch->counters.lds_read_bytes += (u64)bytes * LANE_COUNT;
     return CONTINUE;
 }
 
@@ -113,10 +137,14 @@ static int ds_write2(Wave *wave, const Instruction *in) {
     return CONTINUE;
 }
 
-/* Read-modify-write: old value x, operand y. Operand 0 is the data, 3 the old value's destination (FLAG_RETURN). */
-#define ATOMICS(ROW)                                               \
+/* Read-modify-write: old value x, data y, second data z. Operand 0 is the data, 2 the second data, 3 the old value's
+   destination (FLAG_RETURN). Rules: AMD's CDNA pseudo-code; minimum and maximum of floats compare as it does. */
+#define ATOMICS32(ROW)                                             \
     ROW(ds_add_u32, x + y)                                         \
     ROW(ds_sub_u32, x - y)                                         \
+    ROW(ds_rsub_u32, y - x)                                        \
+    ROW(ds_inc_u32, x >= y ? 0 : x + 1)                            \
+    ROW(ds_dec_u32, x == 0 || x > y ? y : x - 1)                   \
     ROW(ds_min_i32, (i32)x < (i32)y ? x : y)                       \
     ROW(ds_max_i32, (i32)x > (i32)y ? x : y)                       \
     ROW(ds_min_u32, x < y ? x : y)                                 \
@@ -124,32 +152,73 @@ static int ds_write2(Wave *wave, const Instruction *in) {
     ROW(ds_and_b32, x & y)                                         \
     ROW(ds_or_b32, x | y)                                          \
     ROW(ds_xor_b32, x ^ y)                                         \
+    ROW(ds_mskor_b32, (x & ~y) | z)                                \
+    ROW(ds_cmpst_b32, x == y ? z : x)                              \
+    ROW(ds_cmpst_f32, as_float(x) == as_float(y) ? z : x)          \
+    ROW(ds_wrap_u32, x >= y ? x - y : x + z)                       \
     ROW(ds_wrxchg_b32, y)                                          \
-    ROW(ds_add_f32, as_bits(as_float(x) + as_float(y)))
+    ROW(ds_add_f32, as_bits(as_float(x) + as_float(y)))            \
+    ROW(ds_min_f32, as_float(y) < as_float(x) ? y : x)             \
+    ROW(ds_max_f32, as_float(y) > as_float(x) ? y : x)             \
+    ROW(ds_pk_add_f16, add_pairs_f16(x, y))                        \
+    ROW(ds_pk_add_bf16, add_pairs_bf16(x, y))
 
-#define DEFINE_ATOMIC(name, expression)                                                            \
+#define ATOMICS64(ROW)                                             \
+    ROW(ds_add_u64, x + y)                                         \
+    ROW(ds_sub_u64, x - y)                                         \
+    ROW(ds_rsub_u64, y - x)                                        \
+    ROW(ds_inc_u64, x >= y ? 0 : x + 1)                            \
+    ROW(ds_dec_u64, x == 0 || x > y ? y : x - 1)                   \
+    ROW(ds_min_i64, (i64)x < (i64)y ? x : y)                       \
+    ROW(ds_max_i64, (i64)x > (i64)y ? x : y)                       \
+    ROW(ds_min_u64, x < y ? x : y)                                 \
+    ROW(ds_max_u64, x > y ? x : y)                                 \
+    ROW(ds_and_b64, x & y)                                         \
+    ROW(ds_or_b64, x | y)                                          \
+    ROW(ds_xor_b64, x ^ y)                                         \
+    ROW(ds_mskor_b64, (x & ~y) | z)                                \
+    ROW(ds_cmpst_b64, x == y ? z : x)                              \
+    ROW(ds_cmpst_f64, as_double(x) == as_double(y) ? z : x)        \
+    ROW(ds_wrxchg_b64, y)                                          \
+    ROW(ds_add_f64, double_bits(as_double(x) + as_double(y)))      \
+    ROW(ds_min_f64, as_double(y) < as_double(x) ? y : x)           \
+    ROW(ds_max_f64, as_double(y) > as_double(x) ? y : x)
+
+/* A row's lane as a value of type T; the second data's row exists only where the opcode has one. */
+static inline u64 lane_value(const u32 *rows, int lane, size_t bytes) {
+    return bytes == 8 ? (u64)rows[LANE_COUNT + lane] << 32 | rows[lane] : rows[lane];
+}
+
+#define DEFINE_ATOMIC(name, T, expression)                                                         \
     static int name(Wave *wave, const Instruction *in) {                                           \
         u64 address[LANE_COUNT], exec = active_lanes(wave);                                        \
-        int status = lds_addresses(wave, in, vector_row(wave, in, 1), (u32)in->offset, 4, exec, address); \
+        int status = lds_addresses(wave, in, vector_row(wave, in, 1), (u32)in->offset, sizeof(T), exec, address); \
         if (status) return status;                                                                 \
-        const u32 *data = vector_row(wave, in, 0);                                                 \
-        u32 old[LANE_COUNT] = {0};                                                                 \
+        const u32 *data = vector_row(wave, in, 0), *second = vector_row(wave, in, 2);              \
+        u32 old[2][LANE_COUNT] = {{0}};                                                            \
         for (u64 rest = exec; rest; rest &= rest - 1) {                                            \
             int lane = __builtin_ctzll(rest);                                                      \
-            u32 x, y = data[lane];                                                                 \
-            memcpy(&x, (const void *)(uintptr_t)address[lane], 4);                                 \
-            old[lane] = x;                                                                         \
-            u32 result = (expression);                                                             \
-            memcpy((void *)(uintptr_t)address[lane], &result, 4);                                  \
+            T x, y = (T)lane_value(data, lane, sizeof(T)), z = (T)lane_value(second, lane, sizeof(T)); \
+            memcpy(&x, (const void *)(uintptr_t)address[lane], sizeof(T));                         \
+            old[0][lane] = (u32)x;                                                                 \
+            old[1][lane] = (u32)((u64)x >> 32);                                                    \
+            T result = (T)(expression);                                                            \
+            (void)y, (void)z;                                                                      \
+            memcpy((void *)(uintptr_t)address[lane], &result, sizeof(T));                          \
         }                                                                                          \
-        if (in->flags & FLAG_RETURN) write_row(vector_row(wave, in, 3), old, exec);                \
+        if (in->flags & FLAG_RETURN)                                                               \
+            for (size_t q = 0; q < sizeof(T) / 4; ++q)                                             \
+                write_row(vector_row(wave, in, 3) + q * LANE_COUNT, old[q], exec);                 \
         return CONTINUE;                                                                           \
     }
-ATOMICS(DEFINE_ATOMIC)
+#define DEFINE_ATOMIC32(name, expression) DEFINE_ATOMIC(name, u32, expression)
+#define DEFINE_ATOMIC64(name, expression) DEFINE_ATOMIC(name, u64, expression)
+ATOMICS32(DEFINE_ATOMIC32)
+ATOMICS64(DEFINE_ATOMIC64)
 
 #define NAMED(name, expression) {#name, name},
 const NamedHandler lds_handlers[] = {
-    ATOMICS(NAMED)
+    ATOMICS32(NAMED) ATOMICS64(NAMED)
     {"ds_read", ds_read},
     {"ds_read2", ds_read2},
     {"ds_read_transposed", ds_read_transposed},

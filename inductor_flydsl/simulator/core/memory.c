@@ -160,10 +160,15 @@ static int begin_buffer(Wave *wave, const Instruction *in, BufferAccess *access,
 }
 
 /* Whether dword q of a lane that is not wholly in range is accessed, and where. */
-static inline bool part_in_range(const Wave *wave, const BufferAccess *access, int lane, u64 q, u64 *address) {
+static inline bool part_in_range(Wave *wave, const BufferAccess *access, int lane, u64 q, u64 *address) {
     u64 offset = access->offset[lane] + q * 4;
     if (wave->launch->assumptions & ASSUME_BOUNDS_WHOLE_ACCESS || !in_range(&access->range, offset, 4)) return false;
     *address = access->descriptor.base + ((offset + access->soffset) & access->range.mask);
+    if (wave->launch->shadow) {
+        u64 addresses[LANE_COUNT];
+        addresses[lane] = *address;
+        hazard_memory(wave, addresses, (u64)1 << lane, 4);
+    }
     return true;
 }
 
@@ -206,11 +211,20 @@ static int buffer_load(Wave *wave, const Instruction *in) {
     return CONTINUE;
 }
 
+enum { MAX_LDS_BYTES = 160 * 1024 };
+
 /* The LDS end of a load to LDS: M0 + immediate + lane * size, by lane number whatever EXEC is. */
 static int rows_to_lds(Wave *wave, const Instruction *in, const u32 *rows, u64 exec) {
     u32 m0 = wave->scalars[SCALAR_M0], bytes = (u32)in->dwords * 4;
     if (wave->launch->assumptions & ASSUME_M0_LOW_HALF) m0 &= 0xffffu;
+    /* Beyond all the LDS that a workgroup can have nothing is written: Triton 3.9 sends waves that have nothing to copy
+       there (M0 = 0x7fffffff), and its kernels are right only so. */
+    if (m0 >= MAX_LDS_BYTES) return CONTINUE;
     u32 base = m0 + (u32)in->offset;
+    u64 place[LANE_COUNT];
+    LANES place[i] = (u64)(uintptr_t)wave->lds + base + (u32)i * bytes;
+    if (exec && base + (u64)LANE_COUNT * bytes <= wave->launch->lds_bytes && wave->launch->shadow)
+        hazard_lds(wave, place, exec, bytes);
     for (u64 rest = exec; rest; rest &= rest - 1) {
         u32 lane = (u32)__builtin_ctzll(rest), offset = base + lane * bytes;
         if ((u64)offset + bytes > wave->launch->lds_bytes)
@@ -307,9 +321,9 @@ static int global_store(Wave *wave, const Instruction *in) {
     global_addresses(wave, in, address);
     int status = check_lanes(wave, address, exec, bytes, true);
     if (status) return status;
+    count_global(wave, in, address, exec, (u32)bytes);
     u32 made[LANE_COUNT];
     scatter(stored_rows(wave, in, 0, made), address, in->dwords, in->element_bytes, exec);
-    count_global(wave, in, address, exec, (u32)bytes);
     wave->launch->counters.global_store_bytes += (u64)__builtin_popcountll(exec) * bytes;
     return CONTINUE;
 }
@@ -349,21 +363,12 @@ static int scratch_store(Wave *wave, const Instruction *in) {
     return CONTINUE;
 }
 
-/* ---- atomics on 32-bit memory: old value x, operand y. Waves run one after another, so plain updates are atomic. */
+/* ---- atomics: old value x, data y, z the value that a compare-and-swap compares with, which follows y in the
+   registers. Waves run one after another, so plain updates are atomic. Rules: AMD's CDNA pseudo-code. Operand 4 is the
+   register that the old value goes to. Flat instructions run the global handlers: LDS and scratch apertures are no
+   registered memory. */
 
-static inline u32 add_pairs_f16(u32 x, u32 y) {
-    u32 low = f16_from_f32(as_bits(as_float(f32_from_f16(x & 0xffffu)) + as_float(f32_from_f16(y & 0xffffu))));
-    u32 high = f16_from_f32(as_bits(as_float(f32_from_f16(x >> 16)) + as_float(f32_from_f16(y >> 16))));
-    return low | high << 16;
-}
-
-static inline u32 add_pairs_bf16(u32 x, u32 y) {
-    u32 low = bf16_from_f32(as_bits(as_float(x << 16) + as_float(y << 16)));
-    u32 high = bf16_from_f32(as_bits(as_float(x & 0xffff0000u) + as_float(y & 0xffff0000u)));
-    return low | high << 16;
-}
-
-#define ATOMICS(ROW)                                               \
+#define ATOMICS32(ROW)                                             \
     ROW(atomic_swap, y)                                            \
     ROW(atomic_add, x + y)                                         \
     ROW(atomic_sub, x - y)                                         \
@@ -374,28 +379,51 @@ static inline u32 add_pairs_bf16(u32 x, u32 y) {
     ROW(atomic_and, x & y)                                         \
     ROW(atomic_or, x | y)                                          \
     ROW(atomic_xor, x ^ y)                                         \
+    ROW(atomic_inc, x >= y ? 0 : x + 1)                            \
+    ROW(atomic_dec, x == 0 || x > y ? y : x - 1)                   \
     ROW(atomic_add_f32, as_bits(as_float(x) + as_float(y)))        \
     ROW(atomic_pk_add_f16, add_pairs_f16(x, y))                    \
     ROW(atomic_pk_add_bf16, add_pairs_bf16(x, y))
 
-static void write_old(Wave *wave, const Instruction *in, const u32 *old, u64 exec) {
-    if (in->flags & FLAG_RETURN) write_row(vector_row(wave, in, 4), old, exec);
+#define ATOMICS64(ROW)                                             \
+    ROW(atomic_swap_x2, y)                                         \
+    ROW(atomic_add_x2, x + y)                                      \
+    ROW(atomic_sub_x2, x - y)                                      \
+    ROW(atomic_smin_x2, (i64)x < (i64)y ? x : y)                   \
+    ROW(atomic_umin_x2, x < y ? x : y)                             \
+    ROW(atomic_smax_x2, (i64)x > (i64)y ? x : y)                   \
+    ROW(atomic_umax_x2, x > y ? x : y)                             \
+    ROW(atomic_and_x2, x & y)                                      \
+    ROW(atomic_or_x2, x | y)                                       \
+    ROW(atomic_xor_x2, x ^ y)                                      \
+    ROW(atomic_inc_x2, x >= y ? 0 : x + 1)                         \
+    ROW(atomic_dec_x2, x == 0 || x > y ? y : x - 1)                \
+    ROW(atomic_add_f64, double_bits(as_double(x) + as_double(y)))  \
+    ROW(atomic_min_f64, as_double(y) < as_double(x) ? y : x)       \
+    ROW(atomic_max_f64, as_double(y) > as_double(x) ? y : x)
+
+static inline u64 lane_value(const u32 *rows, int lane, size_t bytes) {
+    return bytes == 8 ? (u64)rows[LANE_COUNT + lane] << 32 | rows[lane] : rows[lane];
 }
 
-/* Operand 4 is the register that the old value goes to. */
-#define DEFINE_ATOMIC(name, expression)                                                        \
+#define DEFINE_ATOMIC(name, T, compares, expression)                                           \
     static void name##_lanes(Wave *wave, const Instruction *in, const u64 *address, u64 active, u64 exec) { \
         const u32 *data = vector_row(wave, in, 0);                                             \
-        u32 old[LANE_COUNT] = {0};                                                             \
+        u32 old[2][LANE_COUNT] = {{0}};                                                        \
         for (u64 rest = active; rest; rest &= rest - 1) {                                      \
             int lane = __builtin_ctzll(rest);                                                  \
-            u32 x, y = data[lane];                                                             \
-            memcpy(&x, (const void *)(uintptr_t)address[lane], 4);                             \
-            old[lane] = x;                                                                     \
-            u32 result = (expression);                                                         \
-            memcpy((void *)(uintptr_t)address[lane], &result, 4);                              \
+            T x, y = (T)lane_value(data, lane, sizeof(T));                                     \
+            T z = (compares) ? (T)lane_value(data + sizeof(T) / 4 * LANE_COUNT, lane, sizeof(T)) : 0; \
+            memcpy(&x, (const void *)(uintptr_t)address[lane], sizeof(T));                     \
+            old[0][lane] = (u32)x;                                                             \
+            old[1][lane] = (u32)((u64)x >> 32);                                                \
+            T result = (T)(expression);                                                        \
+            (void)z;                                                                           \
+            memcpy((void *)(uintptr_t)address[lane], &result, sizeof(T));                      \
         }                                                                                      \
-        write_old(wave, in, old, exec);                                                        \
+        if (in->flags & FLAG_RETURN)                                                           \
+            for (size_t q = 0; q < sizeof(T) / 4; ++q)                                         \
+                write_row(vector_row(wave, in, 4) + q * LANE_COUNT, old[q], exec);             \
     }                                                                                          \
     static int buffer_##name(Wave *wave, const Instruction *in) {                              \
         BufferAccess access;                                                                   \
@@ -407,37 +435,25 @@ static void write_old(Wave *wave, const Instruction *in, const u32 *old, u64 exe
     static int global_##name(Wave *wave, const Instruction *in) {                              \
         u64 address[LANE_COUNT], exec = active_lanes(wave);                                    \
         global_addresses(wave, in, address);                                                   \
-        int status = check_lanes(wave, address, exec, 4, true);                                \
+        int status = check_lanes(wave, address, exec, sizeof(T), true);                        \
         if (status) return status;                                                             \
+        count_global(wave, in, address, exec, sizeof(T));                                      \
         name##_lanes(wave, in, address, exec, exec);                                           \
         return CONTINUE;                                                                       \
     }
-ATOMICS(DEFINE_ATOMIC)
-
-/* Data: the new value, then the one to compare with. */
-static int global_atomic_cmpswap(Wave *wave, const Instruction *in) {
-    u64 address[LANE_COUNT], exec = active_lanes(wave);
-    global_addresses(wave, in, address);
-    int status = check_lanes(wave, address, exec, 4, true);
-    if (status) return status;
-    const u32 *value = vector_row(wave, in, 0), *expected = value + LANE_COUNT;
-    u32 old[LANE_COUNT] = {0};
-    for (u64 rest = exec; rest; rest &= rest - 1) {
-        int lane = __builtin_ctzll(rest);
-        memcpy(&old[lane], (const void *)(uintptr_t)address[lane], 4);
-        if (old[lane] == expected[lane]) memcpy((void *)(uintptr_t)address[lane], &value[lane], 4);
-    }
-    write_old(wave, in, old, exec);
-    return CONTINUE;
-}
+#define DEFINE_ATOMIC32(name, expression) DEFINE_ATOMIC(name, u32, false, expression)
+#define DEFINE_ATOMIC64(name, expression) DEFINE_ATOMIC(name, u64, false, expression)
+ATOMICS32(DEFINE_ATOMIC32)
+ATOMICS64(DEFINE_ATOMIC64)
+DEFINE_ATOMIC(atomic_cmpswap, u32, true, x == z ? y : x)
+DEFINE_ATOMIC(atomic_cmpswap_x2, u64, true, x == z ? y : x)
 
 #define NAMED(name, expression) {"buffer_" #name, buffer_##name}, {"global_" #name, global_##name},
 const NamedHandler memory_handlers[] = {
-    ATOMICS(NAMED)
+    ATOMICS32(NAMED) ATOMICS64(NAMED) NAMED(atomic_cmpswap, ) NAMED(atomic_cmpswap_x2, )
     {"buffer_load", buffer_load},
     {"buffer_load_lds", buffer_load_lds},
     {"buffer_store", buffer_store},
-    {"global_atomic_cmpswap", global_atomic_cmpswap},
     {"global_load", global_load},
     {"global_load_lds", global_load_lds},
     {"global_store", global_store},

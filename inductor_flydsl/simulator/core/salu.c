@@ -46,6 +46,28 @@ static inline u32 leading_bit64(u64 x) { return x ? (u32)__builtin_clzll(x) : ~0
 /* s_flbit_i32: the first bit from the top that differs from the sign. */
 static inline u32 leading_change(u32 x) { return leading_bit((i32)x < 0 ? ~x : x); }
 
+/* One bit, or four, for each four of the source that are not all 0. */
+static inline u32 quad_mask(u64 x, int quads) {
+    u32 mask = 0;
+    for (int n = 0; n < quads; ++n) mask |= (u32)((x >> 4 * n & 15) != 0) << n;
+    return mask;
+}
+
+static inline u64 whole_quads(u64 x, int quads) {
+    u64 mask = 0;
+    for (int n = 0; n < quads; ++n) mask |= (x >> 4 * n & 15 ? (u64)15 : 0) << 4 * n;
+    return mask;
+}
+
+/* Each bit twice. */
+static inline u64 doubled_bits(u32 x) {
+    u64 result = 0;
+    for (int n = 0; n < 32; ++n) result |= (u64)(x >> n & 1 ? 3 : 0) << 2 * n;
+    return result;
+}
+
+static inline u32 leading_change64(u64 x) { return leading_bit64((i64)x < 0 ? ~x : x); }
+
 /* Destination 32 bits; sources x and y 32 bits. */
 #define BINARY32(ROW)                                                                                    \
     ROW(s_add_u32, x + y, SCC_IF(result < x))                                                            \
@@ -153,6 +175,8 @@ static int s_bfm_b64(Wave *wave, const Instruction *in) {
     ROW(s_ff0_i32_b32, ~x ? (u32)__builtin_ctz(~x) : ~0u, KEEP_SCC)        \
     ROW(s_flbit_i32_b32, leading_bit(x), KEEP_SCC)                         \
     ROW(s_flbit_i32, leading_change(x), KEEP_SCC)                          \
+    ROW(s_wqm_b32, (u32)whole_quads(x, 8), SCC_NONZERO)                    \
+    ROW(s_quadmask_b32, quad_mask(x, 8), SCC_NONZERO)                      \
     ROW(s_sext_i32_i8, (u32)(i32)(i8)x, KEEP_SCC)                          \
     ROW(s_sext_i32_i16, (u32)(i32)(i16)x, KEEP_SCC)
 
@@ -172,7 +196,8 @@ UNARY32(DEFINE_UNARY32)
     ROW(s_bcnt1_i32_b64, (u32)__builtin_popcountll(x), SCC_NONZERO)        \
     ROW(s_ff1_i32_b64, x ? (u32)__builtin_ctzll(x) : ~0u, KEEP_SCC)        \
     ROW(s_ff0_i32_b64, ~x ? (u32)__builtin_ctzll(~x) : ~0u, KEEP_SCC)      \
-    ROW(s_flbit_i32_b64, leading_bit64(x), KEEP_SCC)
+    ROW(s_flbit_i32_b64, leading_bit64(x), KEEP_SCC)                       \
+    ROW(s_flbit_i32_i64, leading_change64(x), KEEP_SCC)
 
 #define DEFINE_UNARY64_TO_32(name, expression, scc)                \
     static int name(Wave *wave, const Instruction *in) {           \
@@ -186,6 +211,8 @@ UNARY64_TO_32(DEFINE_UNARY64_TO_32)
 
 #define UNARY64(ROW)                                                       \
     ROW(s_mov_b64, x, KEEP_SCC)                                            \
+    ROW(s_wqm_b64, whole_quads(x, 16), SCC_NONZERO)                        \
+    ROW(s_quadmask_b64, quad_mask(x, 16), SCC_NONZERO)                     \
     ROW(s_not_b64, ~x, SCC_NONZERO)                                        \
     ROW(s_brev_b64, (u64)reverse_bits((u32)x) << 32 | reverse_bits((u32)(x >> 32)), KEEP_SCC)
 
@@ -272,6 +299,50 @@ static int s_cmov_b64(Wave *wave, const Instruction *in) {
     return CONTINUE;
 }
 
+static int s_bitset0_b64(Wave *wave, const Instruction *in) {
+    set_scalar64(wave, in, 0, scalar64(wave, in, 0) & ~((u64)1 << (scalar(wave, in, 1) & 63)));
+    return CONTINUE;
+}
+
+static int s_bitset1_b64(Wave *wave, const Instruction *in) {
+    set_scalar64(wave, in, 0, scalar64(wave, in, 0) | (u64)1 << (scalar(wave, in, 1) & 63));
+    return CONTINUE;
+}
+
+static int s_bitreplicate_b64_b32(Wave *wave, const Instruction *in) {
+    set_scalar64(wave, in, 0, doubled_bits(scalar(wave, in, 1)));
+    return CONTINUE;
+}
+
+/* The MODE register. The immediate names the field: its offset in bits 0-4, its size in bits 8-13. Only FP16_OVFL may
+   change: everything else here computes in the modes that a kernel starts with. */
+static u32 field_mask(const Instruction *in) {
+    u32 size = (u32)in->immediate >> 8 & 63;
+    return low_bits(size) << ((u32)in->immediate & 31);
+}
+
+static int s_getreg_mode(Wave *wave, const Instruction *in) {
+    set_scalar(wave, in, 0, (wave->mode & field_mask(in)) >> (in->immediate & 31));
+    return CONTINUE;
+}
+
+static int s_setreg_mode(Wave *wave, const Instruction *in) {
+    u32 mask = field_mask(in), value = scalar(wave, in, 1) << (in->immediate & 31) & mask;
+    u32 mode = (wave->mode & ~mask) | value;
+    if ((mode ^ wave->mode) & ~MODE_FP16_OVFL)
+        return raise_fault(wave, FAULT_OTHER, -1, 0, 0,
+                           "MODE becomes %#x: only FP16_OVFL may differ from %#x, whose rounding is simulated",
+                           mode, MODE_AT_START);
+    wave->mode = mode;
+    return CONTINUE;
+}
+
+/* Clocks only promise to go up: each read of one is a hundred cycles later than the last. */
+static int s_memtime(Wave *wave, const Instruction *in) {
+    set_scalar64(wave, in, 0, __atomic_add_fetch(&wave->launch->clock, 100, __ATOMIC_RELAXED));
+    return CONTINUE;
+}
+
 /* The destination gets the old EXEC, EXEC the combination of the source x and the old EXEC. */
 #define SAVEEXEC(ROW)                              \
     ROW(s_and_saveexec_b64, x & exec)              \
@@ -324,6 +395,12 @@ const NamedHandler salu_handlers[] = {
     {"s_bfm_b64", s_bfm_b64},
     {"s_bitcmp0_b64", s_bitcmp0_b64},
     {"s_bitcmp1_b64", s_bitcmp1_b64},
+    {"s_bitreplicate_b64_b32", s_bitreplicate_b64_b32},
+    {"s_bitset0_b64", s_bitset0_b64},
+    {"s_bitset1_b64", s_bitset1_b64},
     {"s_cmov_b64", s_cmov_b64},
+    {"s_getreg_mode", s_getreg_mode},
+    {"s_memtime", s_memtime},
+    {"s_setreg_mode", s_setreg_mode},
     {NULL, NULL},
 };

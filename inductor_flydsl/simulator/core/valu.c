@@ -3,7 +3,7 @@
 #include "valu.h"
 
 void apply_modifiers(u32 *out, const u32 *source, u32 modifiers) {
-    u32 select = modifiers >> MODIFIER_SELECT_SHIFT;
+    u32 select = modifiers >> MODIFIER_SELECT_SHIFT & 7;
     bool sext = modifiers & MODIFIER_SEXT;
     if (select == 0) {
         LANES out[i] = source[i];
@@ -16,14 +16,13 @@ void apply_modifiers(u32 *out, const u32 *source, u32 modifiers) {
             LANES out[i] = source[i] >> shift << left >> left;
         }
     }
-    u32 keep = modifiers & MODIFIER_ABS ? 0x7fffffffu : ~0u;
-    u32 flip = modifiers & MODIFIER_NEG ? 0x80000000u : 0;
+    u32 sign = modifiers & MODIFIER_HALF ? 0x8000u : 0x80000000u;
+    u32 keep = modifiers & MODIFIER_ABS ? ~sign : ~0u;
+    u32 flip = modifiers & MODIFIER_NEG ? sign : 0;
     if (keep != ~0u || flip) {
         LANES out[i] = (out[i] & keep) ^ flip;
     }
 }
-
-enum { UNUSED_PAD = 0, UNUSED_SEXT = 1, UNUSED_PRESERVE = 2 };
 
 void place_selected(u32 *destination, u32 *result, u32 select, u64 exec) {
     u32 field = select & 15, unused = select >> 4;
@@ -58,6 +57,44 @@ static inline u32 half(u32 x) { return x & 0xffffu; }
 static inline u32 min_i16(u32 x, u32 y) { return half((i16)x < (i16)y ? x : y); }
 static inline u32 max_i16(u32 x, u32 y) { return half((i16)x > (i16)y ? x : y); }
 
+static inline u32 min_u16(u32 x, u32 y) { return min_u32(half(x), half(y)); }
+static inline u32 max_u16(u32 x, u32 y) { return max_u32(half(x), half(y)); }
+static inline u32 med_i16(u32 x, u32 y, u32 z) { return max_i16(min_i16(x, y), min_i16(max_i16(x, y), z)); }
+static inline u32 med_u16(u32 x, u32 y, u32 z) { return max_u16(min_u16(x, y), min_u16(max_u16(x, y), z)); }
+
+/* The first bit from the top that differs from the sign. */
+static inline u32 leading_change(u32 x) {
+    u32 changed = (i32)x < 0 ? ~x : x;
+    return changed ? (u32)__builtin_clz(changed) : ~0u;
+}
+
+static inline u32 clamp_i32(i64 x) { return x < INT32_MIN ? 0x80000000u : x > INT32_MAX ? 0x7fffffffu : (u32)x; }
+static inline u32 clamp_u32(i64 x) { return x < 0 ? 0 : x > UINT32_MAX ? ~0u : (u32)x; }
+static inline u32 clamp_i16(i32 x) { return half((u32)(x < INT16_MIN ? INT16_MIN : x > INT16_MAX ? INT16_MAX : x)); }
+static inline u32 clamp_u16(i32 x) { return x < 0 ? 0 : x > UINT16_MAX ? UINT16_MAX : (u32)x; }
+static inline u32 clamp_u8(i32 x) { return x < 0 ? 0 : x > 255 ? 255 : (u32)x; }
+static inline u32 clamp_i8(i32 x) { return (u32)(x < -128 ? -128 : x > 127 ? 127 : x) & 0xffu; }
+
+static inline u32 byte_of(u32 x, int n) { return x >> 8 * n & 0xffu; }
+static inline u32 distance(u32 x, u32 y) { return x > y ? x - y : y - x; }
+
+/* Sum of the distances of four bytes; `masked` leaves out those where y's byte is 0. */
+static inline u32 byte_distances(u32 x, u32 y, bool masked) {
+    u32 sum = 0;
+    for (int n = 0; n < 4; ++n) {
+        u32 part = distance(byte_of(x, n), byte_of(y, n));
+        sum += masked && !byte_of(y, n) ? 0 : part;
+    }
+    return sum;
+}
+
+/* Four averages of bytes, rounded up where the third source's byte is odd. */
+static inline u32 average_bytes(u32 x, u32 y, u32 z) {
+    u32 result = 0;
+    for (int n = 0; n < 4; ++n) result |= (byte_of(x, n) + byte_of(y, n) + (byte_of(z, n) & 1)) >> 1 << 8 * n;
+    return result;
+}
+
 static inline u32 extract_signed(u32 x, u32 offset, u32 width) {
     offset &= 31;
     width &= 31;
@@ -91,13 +128,12 @@ static inline u32 saturate_u16(u32 x) { return x > 0xffffu ? 0xffffu : x; }
     ROW(v_bfrev_b32, reverse_bits(a[i]))                                       \
     ROW(v_ffbh_u32, a[i] ? (u32)__builtin_clz(a[i]) : ~0u)                     \
     ROW(v_ffbl_b32, a[i] ? (u32)__builtin_ctz(a[i]) : ~0u)                     \
-    ROW(v_prng_b32, a[i] << 1 ^ (a[i] >> 31 ? 197u : 0))
+    ROW(v_ffbh_i32, leading_change(a[i]))                                      \
+    ROW(v_prng_b32, a[i] << 1 ^ (a[i] >> 31 ? 197u : 0))                       \
+    ROW(v_sat_pk_u8_i16, clamp_u8((i16)a[i]) | clamp_u8((i16)(a[i] >> 16)) << 8)
 UNARY(DEFINE_VECTOR1)
 
 #define BINARY(ROW)                                                            \
-    ROW(v_add_u32, a[i] + b[i])                                                \
-    ROW(v_sub_u32, a[i] - b[i])                                                \
-    ROW(v_subrev_u32, b[i] - a[i])                                             \
     ROW(v_and_b32, a[i] & b[i])                                                \
     ROW(v_or_b32, a[i] | b[i])                                                 \
     ROW(v_xor_b32, a[i] ^ b[i])                                                \
@@ -111,6 +147,7 @@ UNARY(DEFINE_VECTOR1)
     ROW(v_mul_u32_u24, unsigned24(a[i]) * unsigned24(b[i]))                    \
     ROW(v_mul_i32_i24, (u32)(signed24(a[i]) * signed24(b[i])))                 \
     ROW(v_mul_hi_u32_u24, (u32)((u64)unsigned24(a[i]) * unsigned24(b[i]) >> 32)) \
+    ROW(v_mul_hi_i32_i24, (u32)(signed24(a[i]) * signed24(b[i]) >> 32))        \
     ROW(v_min_i32, min_i32(a[i], b[i]))                                        \
     ROW(v_max_i32, max_i32(a[i], b[i]))                                        \
     ROW(v_min_u32, min_u32(a[i], b[i]))                                        \
@@ -122,16 +159,14 @@ UNARY(DEFINE_VECTOR1)
     ROW(v_pack_b32_f16, half(a[i]) | b[i] << 16)                               \
     ROW(v_cvt_pk_i16_i32, saturate_i16((i32)a[i]) | saturate_i16((i32)b[i]) << 16) \
     ROW(v_cvt_pk_u16_u32, saturate_u16(a[i]) | saturate_u16(b[i]) << 16)       \
-    ROW(v_add_u16, half(a[i] + b[i]))                                          \
-    ROW(v_sub_u16, half(a[i] - b[i]))                                          \
     ROW(v_mul_lo_u16, half(a[i] * b[i]))                                       \
     ROW(v_lshlrev_b16, half(b[i] << (a[i] & 15)))                              \
     ROW(v_lshrrev_b16, half(b[i]) >> (a[i] & 15))                              \
     ROW(v_ashrrev_i16, half((u32)((i32)(i16)b[i] >> (a[i] & 15))))             \
     ROW(v_min_i16, min_i16(a[i], b[i]))                                        \
     ROW(v_max_i16, max_i16(a[i], b[i]))                                        \
-    ROW(v_min_u16, min_u32(half(a[i]), half(b[i])))                            \
-    ROW(v_max_u16, max_u32(half(a[i]), half(b[i])))
+    ROW(v_min_u16, min_u16(a[i], b[i]))                                        \
+    ROW(v_max_u16, max_u16(a[i], b[i]))
 BINARY(DEFINE_VECTOR2)
 
 #define TERNARY(ROW)                                                           \
@@ -148,15 +183,58 @@ BINARY(DEFINE_VECTOR2)
     ROW(v_alignbit_b32, (u32)(((u64)a[i] << 32 | b[i]) >> (c[i] & 31)))        \
     ROW(v_alignbyte_b32, (u32)(((u64)a[i] << 32 | b[i]) >> 8 * (c[i] & 3)))    \
     ROW(v_perm_b32, permute_bytes(a[i], b[i], c[i]))                           \
-    ROW(v_mad_u32_u24, unsigned24(a[i]) * unsigned24(b[i]) + c[i])             \
-    ROW(v_mad_i32_i24, (u32)(signed24(a[i]) * signed24(b[i])) + c[i])          \
     ROW(v_min3_i32, min_i32(min_i32(a[i], b[i]), c[i]))                        \
     ROW(v_max3_i32, max_i32(max_i32(a[i], b[i]), c[i]))                        \
     ROW(v_min3_u32, min_u32(min_u32(a[i], b[i]), c[i]))                        \
     ROW(v_max3_u32, max_u32(max_u32(a[i], b[i]), c[i]))                        \
     ROW(v_med3_i32, max_i32(min_i32(a[i], b[i]), min_i32(max_i32(a[i], b[i]), c[i]))) \
-    ROW(v_med3_u32, max_u32(min_u32(a[i], b[i]), min_u32(max_u32(a[i], b[i]), c[i])))
+    ROW(v_med3_u32, max_u32(min_u32(a[i], b[i]), min_u32(max_u32(a[i], b[i]), c[i]))) \
+    ROW(v_min3_i16, min_i16(min_i16(a[i], b[i]), c[i]))                        \
+    ROW(v_max3_i16, max_i16(max_i16(a[i], b[i]), c[i]))                        \
+    ROW(v_min3_u16, min_u16(min_u16(a[i], b[i]), c[i]))                        \
+    ROW(v_max3_u16, max_u16(max_u16(a[i], b[i]), c[i]))                        \
+    ROW(v_med3_i16, med_i16(a[i], b[i], c[i]))                                 \
+    ROW(v_med3_u16, med_u16(a[i], b[i], c[i]))                                 \
+    ROW(v_ashr_pk_i8_i32, clamp_i8((i32)a[i] >> (c[i] & 31)) | clamp_i8((i32)b[i] >> (c[i] & 31)) << 8) \
+    ROW(v_ashr_pk_u8_i32, clamp_u8((i32)a[i] >> (c[i] & 31)) | clamp_u8((i32)b[i] >> (c[i] & 31)) << 8) \
+    ROW(v_sad_hi_u8, (byte_distances(a[i], b[i], false) << 16) + c[i])         \
+    ROW(v_lerp_u8, average_bytes(a[i], b[i], c[i]))
 TERNARY(DEFINE_VECTOR3)
+
+/* The result, and what it is with the clamp modifier: the nearest value of the type (CDNA3 ISA, "clamp"). */
+#define SATURATING2(ROW)                                                                                 \
+    ROW(v_add_u32, a[i] + b[i], clamp_u32((i64)a[i] + b[i]))                                             \
+    ROW(v_sub_u32, a[i] - b[i], clamp_u32((i64)a[i] - b[i]))                                             \
+    ROW(v_subrev_u32, b[i] - a[i], clamp_u32((i64)b[i] - a[i]))                                          \
+    ROW(v_add_i32, a[i] + b[i], clamp_i32((i64)(i32)a[i] + (i32)b[i]))                                   \
+    ROW(v_sub_i32, a[i] - b[i], clamp_i32((i64)(i32)a[i] - (i32)b[i]))                                   \
+    ROW(v_add_u16, half(a[i] + b[i]), clamp_u16((i32)half(a[i]) + (i32)half(b[i])))                      \
+    ROW(v_sub_u16, half(a[i] - b[i]), clamp_u16((i32)half(a[i]) - (i32)half(b[i])))                      \
+    ROW(v_subrev_u16, half(b[i] - a[i]), clamp_u16((i32)half(b[i]) - (i32)half(a[i])))                   \
+    ROW(v_add_i16, half(a[i] + b[i]), clamp_i16((i16)a[i] + (i16)b[i]))                                  \
+    ROW(v_sub_i16, half(a[i] - b[i]), clamp_i16((i16)a[i] - (i16)b[i]))
+#define DEFINE_SATURATING2(name, expression, saturated) \
+    DEFINE_SATURATING(name, SOURCE(a, 1); SOURCE(b, 2), expression, saturated)
+SATURATING2(DEFINE_SATURATING2)
+
+#define PRODUCT_U24 ((i64)unsigned24(a[i]) * unsigned24(b[i]))
+#define PRODUCT_I24 (signed24(a[i]) * signed24(b[i]))
+#define SATURATING3(ROW)                                                                                 \
+    ROW(v_mad_u32_u24, (u32)PRODUCT_U24 + c[i], clamp_u32(PRODUCT_U24 + c[i]))                           \
+    ROW(v_mad_i32_i24, (u32)PRODUCT_I24 + c[i], clamp_i32(PRODUCT_I24 + (i32)c[i]))                      \
+    ROW(v_mad_u16, half(half(a[i]) * half(b[i]) + c[i]),                                                 \
+        (u32)((u64)half(a[i]) * half(b[i]) + half(c[i]) > 0xffffu ? 0xffffu : half(a[i]) * half(b[i]) + half(c[i]))) \
+    ROW(v_mad_i16, half(half(a[i]) * half(b[i]) + c[i]), clamp_i16((i16)a[i] * (i16)b[i] + (i16)c[i]))   \
+    ROW(v_mad_u32_u16, half(a[i]) * half(b[i]) + c[i], clamp_u32((i64)half(a[i]) * half(b[i]) + c[i]))   \
+    ROW(v_mad_i32_i16, (u32)((i16)a[i] * (i16)b[i]) + c[i], clamp_i32((i64)(i16)a[i] * (i16)b[i] + (i32)c[i])) \
+    ROW(v_sad_u8, byte_distances(a[i], b[i], false) + c[i], clamp_u32((i64)byte_distances(a[i], b[i], false) + c[i])) \
+    ROW(v_msad_u8, byte_distances(a[i], b[i], true) + c[i], clamp_u32((i64)byte_distances(a[i], b[i], true) + c[i])) \
+    ROW(v_sad_u16, distance(half(a[i]), half(b[i])) + distance(a[i] >> 16, b[i] >> 16) + c[i],           \
+        clamp_u32((i64)distance(half(a[i]), half(b[i])) + distance(a[i] >> 16, b[i] >> 16) + c[i]))      \
+    ROW(v_sad_u32, distance(a[i], b[i]) + c[i], clamp_u32((i64)distance(a[i], b[i]) + c[i]))
+#define DEFINE_SATURATING3(name, expression, saturated) \
+    DEFINE_SATURATING(name, SOURCE(a, 1); SOURCE(b, 2); SOURCE(c, 3), expression, saturated)
+SATURATING3(DEFINE_SATURATING3)
 
 /* Any function of three bits; bit 4a + 2b + c of the table is the result. */
 static int v_bitop3_b32(Wave *wave, const Instruction *in) {
@@ -171,6 +249,25 @@ static int v_bitop3_b32(Wave *wave, const Instruction *in) {
         u32 when_zero = (~y & ((~z & term[0]) | (z & term[1]))) | (y & ((~z & term[2]) | (z & term[3])));
         u32 when_one = (~y & ((~z & term[4]) | (z & term[5]))) | (y & ((~z & term[6]) | (z & term[7])));
         out[i] = (~x & when_zero) | (x & when_one);
+    }
+    finish_row(wave, in, out);
+    return CONTINUE;
+}
+
+/* On 16 bits the same, and the result is cut to them. */
+static int v_bitop3_b16(Wave *wave, const Instruction *in) {
+    SOURCE(a, 1);
+    SOURCE(b, 2);
+    SOURCE(c, 3);
+    u32 scratch[LANE_COUNT];
+    u32 *out = result_row(wave, in, scratch);
+    u32 table = (u32)in->immediate;
+    LANES {
+        u32 result = 0;
+        for (u32 bit = 0; bit < 8; ++bit)
+            result |= (table >> bit & 1 ? ~0u : 0) & (bit & 4 ? a[i] : ~a[i]) & (bit & 2 ? b[i] : ~b[i]) &
+                      (bit & 1 ? c[i] : ~c[i]);
+        out[i] = half(result);
     }
     finish_row(wave, in, out);
     return CONTINUE;
@@ -203,7 +300,7 @@ static int v_cndmask_b32(Wave *wave, const Instruction *in) {
             carries[i] = (carry);                                  \
             result[i] = (expression);                              \
         }                                                          \
-        write_row(vector_row(wave, in, 0), result, active_lanes(wave)); \
+        finish_row(wave, in, result);                              \
         write_mask(wave, in, 1, carries);                          \
         return CONTINUE;                                           \
     }
@@ -225,22 +322,13 @@ CARRY(DEFINE_CARRY)
             carries[i] = (carry);                                  \
             result[i] = (expression);                              \
         }                                                          \
-        write_row(vector_row(wave, in, 0), result, active_lanes(wave)); \
+        finish_row(wave, in, result);                              \
         write_mask(wave, in, 1, carries);                          \
         return CONTINUE;                                           \
     }
 CARRY_IN(DEFINE_CARRY_IN)
 
 /* ---- 64-bit results */
-
-static void write_pair(Wave *wave, const Instruction *in, const u64 *result) {
-    u32 low[LANE_COUNT], high[LANE_COUNT];
-    u32 *destination = vector_row(wave, in, 0);
-    LANES low[i] = (u32)result[i];
-    LANES high[i] = (u32)(result[i] >> 32);
-    write_row(destination, low, active_lanes(wave));
-    write_row(destination + LANE_COUNT, high, active_lanes(wave));
-}
 
 static int v_lshl_add_u64(Wave *wave, const Instruction *in) {
     SOURCE64(a, 1);
@@ -301,7 +389,8 @@ static int v_mad_i64_i32(Wave *wave, const Instruction *in) {
     LANES {
         u64 product = (u64)((i64)(i32)a[i] * (i32)b[i]), addend = PAIR(c);
         result[i] = product + addend;
-        carries[i] = (u32)((~(product ^ addend) & (product ^ result[i])) >> 63);
+        /* Bit 64 of the sum of sign-extended 65-bit numbers. */
+        carries[i] = (u32)((product >> 63) ^ (addend >> 63)) ^ (result[i] < product);
     }
     write_pair(wave, in, result);
     write_mask(wave, in, 1, carries);
@@ -329,6 +418,20 @@ static int v_pk_mov_b32(Wave *wave, const Instruction *in) {
     ROW(v_cmp_gt_##suffix, type, >)             \
     ROW(v_cmp_ne_##suffix, type, !=)            \
     ROW(v_cmp_ge_##suffix, type, >=)
+
+/* v_cmp_f and v_cmp_t, whatever the type. */
+static int never(Wave *wave, const Instruction *in) {
+    u32 lanes[LANE_COUNT] = {0};
+    write_mask(wave, in, 0, lanes);
+    return CONTINUE;
+}
+
+static int always(Wave *wave, const Instruction *in) {
+    u32 lanes[LANE_COUNT];
+    broadcast(lanes, 1);
+    write_mask(wave, in, 0, lanes);
+    return CONTINUE;
+}
 
 #define DEFINE_COMPARE(name, type, relation)                       \
     static int name(Wave *wave, const Instruction *in) {           \
@@ -359,9 +462,13 @@ COMPARE(DEFINE_COMPARE64, u64, u64)
 
 #define NAMED(name, ...) {#name, name},
 const NamedHandler valu_handlers[] = {
-    UNARY(NAMED) BINARY(NAMED) TERNARY(NAMED) CARRY(NAMED) CARRY_IN(NAMED) SHIFT64(NAMED)
+    UNARY(NAMED) BINARY(NAMED) TERNARY(NAMED) SATURATING2(NAMED) SATURATING3(NAMED)
+    CARRY(NAMED) CARRY_IN(NAMED) SHIFT64(NAMED)
     COMPARE(NAMED, i32, i32) COMPARE(NAMED, u32, u32) COMPARE(NAMED, i16, i16) COMPARE(NAMED, u16, u16)
     COMPARE(NAMED, i64, i64) COMPARE(NAMED, u64, u64)
+    {"always", always},
+    {"never", never},
+    {"v_bitop3_b16", v_bitop3_b16},
     {"v_bitop3_b32", v_bitop3_b32},
     {"v_cndmask_b32", v_cndmask_b32},
     {"v_lshl_add_u64", v_lshl_add_u64},

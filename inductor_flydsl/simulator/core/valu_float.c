@@ -1,8 +1,10 @@
-/* Vector ALU on floats. fp32 subnormals are kept (float_denorm_mode_32 3), nothing is contracted, rounding is to
-   nearest even. The transcendental opcodes (rcp, rsq, sqrt, exp, log) give the correctly rounded value, where hardware
-   is about 1 ulp off. The payload and sign of a NaN that an operation creates are the host's. */
+/* Vector ALU on fp32. Subnormals are kept (float_denorm_mode_32 3), nothing is contracted, rounding is to nearest even.
+   The transcendental opcodes (rcp, rsq, sqrt, exp, log, sin, cos) give the correctly rounded value, where hardware is
+   about 1 ulp off: ASSUME_APPROXIMATE gives its neighbour. The payload and sign of a NaN that an operation creates are
+   the host's. */
 #include <math.h>
 
+#include "extremes.h"
 #include "formats.h"
 #include "valu.h"
 
@@ -10,45 +12,6 @@
 #define B as_float(b[i])
 #define C as_float(c[i])
 #define D as_float(d[i])
-
-/* IEEE-mode minimum and maximum: a number wins over a NaN, and -0 is below +0. */
-static inline u32 number_or_nan(u32 x, u32 y, u32 chosen) {
-    u32 with_nan_y = select_bits(is_nan_bits(y), x, chosen);
-    u32 with_nan_x = select_bits(is_nan_bits(y), x | 0x00400000u, y);
-    return select_bits(is_nan_bits(x), with_nan_x, with_nan_y);
-}
-
-static inline u32 max_f32(u32 x, u32 y) {
-    float p = as_float(x), q = as_float(y);
-    u32 larger = select_bits(p > q, x, y);
-    larger = select_bits(p == q, x & y, larger); /* equal: only zeros differ in bits, and +0 wins */
-    return number_or_nan(x, y, larger);
-}
-
-static inline u32 min_f32(u32 x, u32 y) {
-    float p = as_float(x), q = as_float(y);
-    u32 smaller = select_bits(p < q, x, y);
-    smaller = select_bits(p == q, x | y, smaller);
-    return number_or_nan(x, y, smaller);
-}
-
-/* v_maximum3, v_minimum3: IEEE 754-2019, a NaN wins. */
-static inline u32 maximum_f32(u32 x, u32 y) {
-    u32 number = max_f32(x, y);
-    return select_bits(is_nan_bits(x), x | 0x00400000u, select_bits(is_nan_bits(y), y | 0x00400000u, number));
-}
-
-static inline u32 minimum_f32(u32 x, u32 y) {
-    u32 number = min_f32(x, y);
-    return select_bits(is_nan_bits(x), x | 0x00400000u, select_bits(is_nan_bits(y), y | 0x00400000u, number));
-}
-
-/* v_med3: with a NaN among the sources, their minimum. */
-static inline u32 median_f32(u32 x, u32 y, u32 z) {
-    u32 lowest = min_f32(min_f32(x, y), z);
-    u32 median = max_f32(min_f32(x, y), min_f32(max_f32(x, y), z));
-    return select_bits(is_nan_bits(x) | is_nan_bits(y) | is_nan_bits(z), lowest, median);
-}
 
 static inline u32 u32_from_f32(float x) { return !(x > 0) ? 0 : x >= 0x1p32f ? ~0u : (u32)x; }
 
@@ -140,24 +103,18 @@ static u32 div_fixup(u32 quotient, u32 denominator, u32 numerator) {
     return (quotient & 0x7fffffffu) | sign;
 }
 
-/* fp16 arithmetic: computed in fp32, which is wide enough that rounding twice gives what rounding once does. */
-#define HALF(x) as_float(f32_from_f16(x))
-static inline u32 round_f16(float x) { return f16_from_f32(as_bits(x)); }
+/* Sine and cosine of a whole turn times x. */
+static inline float turn_sine(float x) { return (float)sin(2 * M_PI * ((double)x - floor((double)x))); }
+static inline float turn_cosine(float x) { return (float)cos(2 * M_PI * ((double)x - floor((double)x))); }
 
-static inline u32 max_f16(u32 x, u32 y) { return f16_from_f32(max_f32(f32_from_f16(x), f32_from_f16(y))); }
-static inline u32 min_f16(u32 x, u32 y) { return f16_from_f32(min_f32(f32_from_f16(x), f32_from_f16(y))); }
+/* DirectX 9 rules: 0 times anything is 0. */
+static inline float legacy_product(float x, float y) { return x == 0 || y == 0 ? 0 : x * y; }
 
-static inline u32 fma_f16(u32 x, u32 y, u32 z) {
-    /* The fp64 sum is exact up to a tail far below half an fp16 ulp; rounding it to odd in fp32 keeps the tail's say
-       in the rounding to fp16. */
-    double sum = (double)HALF(x) * HALF(y) + (double)HALF(z);
-    float narrow = (float)sum;
-    u32 bits = as_bits(narrow);
-    if ((double)narrow != sum && isfinite(narrow)) {
-        bool above = fabs((double)narrow) > fabs(sum);
-        bits = (bits - above) | 1;
-    }
-    return f16_from_f32(bits);
+/* Saturating float to 8-bit, in the byte of c that b names. */
+static inline u32 insert_u8(u32 bits, u32 position, u32 c) {
+    float x = as_float(bits);
+    u32 byte = !(x > 0) ? 0 : x >= 255 ? 255 : (u32)x, shift = (position & 3) * 8;
+    return (c & ~(0xffu << shift)) | byte << shift;
 }
 
 #define UNARY(ROW)                                                             \
@@ -171,39 +128,42 @@ static inline u32 fma_f16(u32 x, u32 y, u32 z) {
     ROW(v_cvt_i32_f32, i32_from_f32(A))                                        \
     ROW(v_cvt_flr_i32_f32, i32_from_f32(floorf(A)))                            \
     ROW(v_cvt_f32_f16, f32_from_f16(a[i] & 0xffffu))                           \
-    ROW(v_cvt_f16_f32, f16_from_f32(a[i]))                                     \
     ROW(v_cvt_f32_bf16, a[i] << 16)                                            \
-    ROW(v_rcp_f32, as_bits(1.0f / A))                                          \
-    ROW(v_rcp_iflag_f32, as_bits(1.0f / A))                                    \
-    ROW(v_rsq_f32, as_bits((float)(1.0 / sqrt((double)A))))                    \
-    ROW(v_sqrt_f32, as_bits(sqrtf(A)))                                         \
-    ROW(v_exp_f32, as_bits((float)exp2((double)A)))                            \
-    ROW(v_log_f32, as_bits((float)log2((double)A)))                            \
+    ROW(v_cvt_rpi_i32_f32, i32_from_f32(floorf(A + 0.5f)))                     \
+    ROW(v_cvt_off_f32_i4, as_bits((float)((i32)(a[i] << 28) >> 28) / 16))      \
     ROW(v_floor_f32, as_bits(floorf(A)))                                       \
     ROW(v_ceil_f32, as_bits(ceilf(A)))                                         \
     ROW(v_trunc_f32, as_bits(truncf(A)))                                       \
     ROW(v_rndne_f32, as_bits(rounded_even(A)))                                 \
     ROW(v_fract_f32, as_bits(fraction(A)))                                     \
     ROW(v_frexp_mant_f32, mantissa(a[i]))                                      \
-    ROW(v_frexp_exp_i32_f32, exponent_i32(a[i]))                               \
-    ROW(v_rcp_f16, round_f16(1.0f / HALF(a[i] & 0xffffu)))                     \
-    ROW(v_sqrt_f16, round_f16(sqrtf(HALF(a[i] & 0xffffu))))
+    ROW(v_frexp_exp_i32_f32, exponent_i32(a[i]))
+
+/* What hardware approximates. */
+#define TRANSCENDENTAL(ROW)                                                    \
+    ROW(v_rcp_f32, as_bits(1.0f / A))                                          \
+    ROW(v_rcp_iflag_f32, as_bits(1.0f / A))                                    \
+    ROW(v_rsq_f32, as_bits((float)(1.0 / sqrt((double)A))))                    \
+    ROW(v_sqrt_f32, as_bits(sqrtf(A)))                                         \
+    ROW(v_exp_f32, as_bits((float)exp2((double)A)))                            \
+    ROW(v_log_f32, as_bits((float)log2((double)A)))                            \
+    ROW(v_sin_f32, as_bits(turn_sine(A)))                                      \
+    ROW(v_cos_f32, as_bits(turn_cosine(A)))
+
+/* One ulp off, unless the result is 0, infinite, NaN or a power of two, which hardware is taken to hit. */
+static inline u32 neighbour(u32 bits) {
+    return bits & 0x007fffffu && (bits & 0x7f800000u) != 0x7f800000u ? bits + 1 : bits;
+}
 
 #define BINARY(ROW)                                                            \
     ROW(v_add_f32, as_bits(A + B))                                             \
     ROW(v_sub_f32, as_bits(A - B))                                             \
     ROW(v_subrev_f32, as_bits(B - A))                                          \
     ROW(v_mul_f32, as_bits(A * B))                                             \
+    ROW(v_mul_legacy_f32, as_bits(legacy_product(A, B)))                       \
     ROW(v_max_f32, max_f32(a[i], b[i]))                                        \
     ROW(v_min_f32, min_f32(a[i], b[i]))                                        \
-    ROW(v_ldexp_f32, as_bits(ldexpf(A, (i32)b[i])))                            \
-    ROW(v_cvt_pk_bf16_f32, bf16_from_f32(a[i]) | bf16_from_f32(b[i]) << 16)    \
-    ROW(v_cvt_pk_f16_f32, f16_from_f32(a[i]) | f16_from_f32(b[i]) << 16)       \
-    ROW(v_add_f16, round_f16(HALF(a[i] & 0xffffu) + HALF(b[i] & 0xffffu)))     \
-    ROW(v_sub_f16, round_f16(HALF(a[i] & 0xffffu) - HALF(b[i] & 0xffffu)))     \
-    ROW(v_mul_f16, round_f16(HALF(a[i] & 0xffffu) * HALF(b[i] & 0xffffu)))     \
-    ROW(v_max_f16, max_f16(a[i] & 0xffffu, b[i] & 0xffffu))                    \
-    ROW(v_min_f16, min_f16(a[i] & 0xffffu, b[i] & 0xffffu))
+    ROW(v_ldexp_f32, as_bits(ldexpf(A, (i32)b[i])))
 
 #define TERNARY(ROW)                                                           \
     ROW(v_fma_f32, as_bits(fmaf(A, B, C)))                                     \
@@ -212,6 +172,7 @@ static inline u32 fma_f16(u32 x, u32 y, u32 z) {
     ROW(v_med3_f32, median_f32(a[i], b[i], c[i]))                              \
     ROW(v_maximum3_f32, maximum_f32(maximum_f32(a[i], b[i]), c[i]))            \
     ROW(v_minimum3_f32, minimum_f32(minimum_f32(a[i], b[i]), c[i]))            \
+    ROW(v_cvt_pk_u8_f32, insert_u8(a[i], b[i], c[i]))                          \
     ROW(v_div_fixup_f32, div_fixup(a[i], b[i], c[i]))
 
 /* A result with the clamp modifier passes through [0, 1]. */
@@ -236,13 +197,25 @@ UNARY(DEFINE_FLOAT1)
 BINARY(DEFINE_FLOAT2)
 TERNARY(DEFINE_FLOAT3)
 
+#define DEFINE_TRANSCENDENTAL(name, expression)                    \
+    static int name(Wave *wave, const Instruction *in) {           \
+        SOURCE(a, 1);                                              \
+        u32 scratch[LANE_COUNT];                                   \
+        u32 *out = result_row(wave, in, scratch);                  \
+        LANES out[i] = (expression);                               \
+        if (wave->launch->assumptions & ASSUME_APPROXIMATE) {      \
+            LANES out[i] = neighbour(out[i]);                      \
+        }                                                          \
+        if (in->flags & FLAG_CLAMP) {                              \
+            LANES out[i] = clamped(out[i]);                        \
+        }                                                          \
+        finish_row(wave, in, out);                                 \
+        return CONTINUE;                                           \
+    }
+TRANSCENDENTAL(DEFINE_TRANSCENDENTAL)
+
 /* The destination d is also a source. */
-#define ACCUMULATE(ROW)                                                        \
-    ROW(v_fmac_f32, as_bits(fmaf(A, B, D)))                                    \
-    ROW(v_fmac_f16, fma_f16(a[i] & 0xffffu, b[i] & 0xffffu, d[i] & 0xffffu))
-#define DEFINE_ACCUMULATE(name, expression) \
-    DEFINE_FLOAT(name, SOURCE(a, 1); SOURCE(b, 2); const u32 *d = vector_row(wave, in, 0), expression)
-ACCUMULATE(DEFINE_ACCUMULATE)
+DEFINE_FLOAT(v_fmac_f32, SOURCE(a, 1); SOURCE(b, 2); const u32 *d = vector_row(wave, in, 0), as_bits(fmaf(A, B, D)))
 
 /* v_fmamk: d = a * K + b; v_fmaak: d = a * b + K. The literal K stands where the text has it. */
 DEFINE_FLOAT(v_fmamk_f32, SOURCE(a, 1); SOURCE(b, 2); SOURCE(c, 3), as_bits(fmaf(A, B, C)))
@@ -294,6 +267,10 @@ static inline u32 picked(const u32 *low, const u32 *high, int i, u32 immediate, 
         for (int half = 0; half < 2; ++half) {                     \
             LANES result[half][i] = as_bits(expression);           \
         }                                                          \
+        if (in->flags & FLAG_CLAMP) {                              \
+            LANES result[0][i] = clamped(result[0][i]);            \
+            LANES result[1][i] = clamped(result[1][i]);            \
+        }                                                          \
         write_row(vector_row(wave, in, 0), result[0], active_lanes(wave)); \
         write_row(vector_row(wave, in, 0) + LANE_COUNT, result[1], active_lanes(wave)); \
         return CONTINUE;                                           \
@@ -303,102 +280,42 @@ PACKED_F32(DEFINE_PACKED2)
 DEFINE_PACKED_F32(v_pk_fma_f32, SOURCE64(a, 1); SOURCE64(b, 2); SOURCE64(c, 3),
                   fmaf(PICK(a, 0), PICK(b, 1), PICK(c, 2)))
 
-/* ---- packed fp16, with the same selects on the halves of one register */
+/* ---- comparisons */
 
-static inline u32 picked_half(const u32 *lanes, int i, u32 immediate, int result, int operand) {
-    u32 bits = immediate >> (3 * result + operand) & 1 ? lanes[i] >> 16 : lanes[i] & 0xffffu;
-    return bits ^ (immediate >> (6 + 3 * result + operand) & 1) << 15;
-}
-
-#define HALF_OF(letter, operand) picked_half(letter, i, immediate, half, operand)
-#define PACKED_F16(ROW)                                                                              \
-    ROW(v_pk_add_f16, round_f16(HALF(HALF_OF(a, 0)) + HALF(HALF_OF(b, 1))))                          \
-    ROW(v_pk_mul_f16, round_f16(HALF(HALF_OF(a, 0)) * HALF(HALF_OF(b, 1))))                          \
-    ROW(v_pk_max_f16, max_f16(HALF_OF(a, 0), HALF_OF(b, 1)))                                        \
-    ROW(v_pk_min_f16, min_f16(HALF_OF(a, 0), HALF_OF(b, 1)))
-
-#define DEFINE_PACKED_F16(name, sources, expression)               \
-    static int name(Wave *wave, const Instruction *in) {           \
-        sources;                                                   \
-        u32 immediate = (u32)in->immediate, result[LANE_COUNT];    \
-        LANES result[i] = 0;                                       \
-        for (int half = 0; half < 2; ++half) {                     \
-            LANES result[i] |= (expression) << 16 * half;          \
-        }                                                          \
-        write_row(vector_row(wave, in, 0), result, active_lanes(wave)); \
-        return CONTINUE;                                           \
-    }
-#define DEFINE_PACKED_F16_2(name, expression) DEFINE_PACKED_F16(name, SOURCE(a, 1); SOURCE(b, 2), expression)
-PACKED_F16(DEFINE_PACKED_F16_2)
-DEFINE_PACKED_F16(v_pk_fma_f16, SOURCE(a, 1); SOURCE(b, 2); SOURCE(c, 3),
-                  fma_f16(HALF_OF(a, 0), HALF_OF(b, 1), HALF_OF(c, 2)))
-
-/* ---- comparisons: "o" neither is NaN, "u" one is; the n forms are true where a NaN makes the plain relation false */
-
-#define COMPARE(ROW, suffix, CONVERT)                                          \
-    ROW(v_cmp_lt_##suffix, CONVERT, x < y)                                     \
-    ROW(v_cmp_eq_##suffix, CONVERT, x == y)                                    \
-    ROW(v_cmp_le_##suffix, CONVERT, x <= y)                                    \
-    ROW(v_cmp_gt_##suffix, CONVERT, x > y)                                     \
-    ROW(v_cmp_lg_##suffix, CONVERT, (x < y) | (x > y))                         \
-    ROW(v_cmp_ge_##suffix, CONVERT, x >= y)                                    \
-    ROW(v_cmp_o_##suffix, CONVERT, (x == x) & (y == y))                        \
-    ROW(v_cmp_u_##suffix, CONVERT, (x != x) | (y != y))                        \
-    ROW(v_cmp_nge_##suffix, CONVERT, !(x >= y))                                \
-    ROW(v_cmp_nlg_##suffix, CONVERT, !((x < y) | (x > y)))                     \
-    ROW(v_cmp_ngt_##suffix, CONVERT, !(x > y))                                 \
-    ROW(v_cmp_nle_##suffix, CONVERT, !(x <= y))                                \
-    ROW(v_cmp_neq_##suffix, CONVERT, x != y)                                   \
-    ROW(v_cmp_nlt_##suffix, CONVERT, !(x < y))
-
-#define FROM_F32(bits) as_float(bits)
-#define FROM_F16(bits) HALF((bits) & 0xffffu)
-#define DEFINE_COMPARE(name, CONVERT, relation)                    \
+#define DEFINE_COMPARE(name, relation)                             \
     static int name(Wave *wave, const Instruction *in) {           \
         SOURCE(a, 1);                                              \
         SOURCE(b, 2);                                              \
         u32 lanes[LANE_COUNT];                                     \
         LANES {                                                    \
-            float x = CONVERT(a[i]), y = CONVERT(b[i]);            \
+            float x = A, y = B;                                    \
             lanes[i] = (relation);                                 \
             (void)x, (void)y;                                      \
         }                                                          \
         write_mask(wave, in, 0, lanes);                            \
         return CONTINUE;                                           \
     }
-COMPARE(DEFINE_COMPARE, f32, FROM_F32)
-COMPARE(DEFINE_COMPARE, f16, FROM_F16)
+COMPARE_FLOATS(DEFINE_COMPARE, f32)
 
-/* Which of ten classes the value is in; the second source is the set of classes that count. */
-static u32 float_class(u32 bits) {
-    u32 magnitude = bits & 0x7fffffffu;
-    bool negative = bits >> 31;
-    if (magnitude > 0x7f800000u) return magnitude & 0x00400000u ? 1u << 1 : 1u << 0;
-    if (magnitude == 0x7f800000u) return negative ? 1u << 2 : 1u << 9;
-    if (magnitude >= 0x00800000u) return negative ? 1u << 3 : 1u << 8;
-    if (magnitude) return negative ? 1u << 4 : 1u << 7;
-    return negative ? 1u << 5 : 1u << 6;
-}
-
+/* The second source is the set of classes that count. */
 static int v_cmp_class_f32(Wave *wave, const Instruction *in) {
     SOURCE(a, 1);
     SOURCE(b, 2);
     u32 lanes[LANE_COUNT];
-    for (int i = 0; i < LANE_COUNT; ++i) lanes[i] = (float_class(a[i]) & b[i]) != 0;
+    for (int i = 0; i < LANE_COUNT; ++i) lanes[i] = (class_f32(a[i]) & b[i]) != 0;
     write_mask(wave, in, 0, lanes);
     return CONTINUE;
 }
 
 #define NAMED(name, ...) {#name, name},
 const NamedHandler valu_float_handlers[] = {
-    UNARY(NAMED) BINARY(NAMED) TERNARY(NAMED) ACCUMULATE(NAMED) PACKED_F32(NAMED) PACKED_F16(NAMED)
-    COMPARE(NAMED, f32, FROM_F32) COMPARE(NAMED, f16, FROM_F16)
+    UNARY(NAMED) BINARY(NAMED) TERNARY(NAMED) TRANSCENDENTAL(NAMED) PACKED_F32(NAMED) COMPARE_FLOATS(NAMED, f32)
     {"v_cmp_class_f32", v_cmp_class_f32},
     {"v_div_fmas_f32", v_div_fmas_f32},
     {"v_div_scale_f32", v_div_scale_f32},
     {"v_fmaak_f32", v_fmaak_f32},
+    {"v_fmac_f32", v_fmac_f32},
     {"v_fmamk_f32", v_fmamk_f32},
-    {"v_pk_fma_f16", v_pk_fma_f16},
     {"v_pk_fma_f32", v_pk_fma_f32},
     {NULL, NULL},
 };
