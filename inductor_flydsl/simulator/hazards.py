@@ -40,8 +40,9 @@ _SCALAR_NAMES = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 126: "exec_lo", 127: "
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hazards:
-    """What to look for. `kinds` out of KINDS; `orders` of waves, each a run of its own: "first" lets the first wave run
-    ahead to its barrier, "last" the last one, "drawn" switches also between barriers, as `seed` has it.
+    """What to look for. `kinds` out of KINDS: no other is looked for, and a launch that faults with none of these found
+    raises its fault. `orders` of waves, each a run of its own: "first" lets the first wave run ahead to its barrier,
+    "last" the last one, "drawn" switches also between barriers, as `seed` has it.
     """
 
     kinds: frozenset[str] = frozenset(KINDS)
@@ -115,6 +116,7 @@ class CHazards(ctypes.Structure):
         ("waits", ctypes.c_void_p),
         ("rules", ctypes.c_void_p),
         ("rule_count", ctypes.c_uint32),
+        ("kinds", ctypes.c_uint32),
         ("schedule", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
         ("unwritten_regions", ctypes.c_void_p),
@@ -143,6 +145,7 @@ class Checker:
             waits=ctypes.addressof(self._waits),
             rules=ctypes.addressof(self._rules),
             rule_count=len(rules) // wait_states.RULE.size,
+            kinds=sum(1 << KINDS.index(kind) for kind in hazards.kinds),
             schedule=ORDERS.index(order),
             seed=hazards.seed,
             unwritten_regions=ctypes.addressof(self._unwritten),

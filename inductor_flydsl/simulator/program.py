@@ -258,7 +258,7 @@ class Program:
                 result = self._launch(checker, buffers=buffers, **options)
             except SimulatorFault as fault:
                 seen = checker.findings(self._kernel.lines, self._decoded.first_accumulator)
-                stopped = hazard_mode.stopped(fault)
+                stopped = hazard_mode.stopped(fault) if "deadlock" in hazards.kinds else None
                 if not seen and stopped is None:
                     raise
                 found += [*seen, stopped] if stopped is not None else seen
@@ -268,10 +268,10 @@ class Program:
             after = [ctypes.string_at(buffer.address, buffer.nbytes) for buffer in written]
             if not outcome:
                 outcome = after
-            found += hazard_mode.differences(written, outcome, after, hazards.orders[0], order)
+            if "order" in hazards.kinds:
+                found += hazard_mode.differences(written, outcome, after, hazards.orders[0], order)
         assert result is not None
-        kept = tuple(each for each in hazard_mode.merged(found) if each.kind in hazards.kinds)
-        return dataclasses.replace(result, findings=kept)
+        return dataclasses.replace(result, findings=tuple(hazard_mode.merged(found)))
 
     @functools.cached_property
     def _accesses(self) -> bytes:

@@ -11,7 +11,7 @@
 
 #include <stdlib.h>
 
-enum { VM_CAPACITY = 63, LGKM_CAPACITY = 15, RING = 64, MAX_WAVES = 16, SAVED_ROWS = 8, MAX_WRITES = 256, JUDGED = 64 };
+enum { VM_CAPACITY = 63, LGKM_CAPACITY = 15, RING = 64, SAVED_ROWS = 8, MAX_WRITES = 4 * LANE_COUNT, JUDGED = 64 };
 #define SPLIT 0x80000000u
 #define POISON_VECTOR 0x7fbad0deu
 #define POISON_SCALAR 0xdeadd0deu
@@ -60,7 +60,8 @@ typedef struct {
     u32 instruction : 24, wave : 5, bytes : 2, atomic : 1;
 } Owner;
 
-/* One lane's part of a write that is being done. */
+/* One lane's part of a write that is being done; a lane has four at most: the dwords of a
+   buffer store that is partly in range. */
 typedef struct {
     u64 place; /* LDS offset or address */
     u32 bytes;
@@ -80,10 +81,11 @@ typedef struct {
     u32 lds_dwords;
     u32 (*splits)[4]; /* writers byte by byte, of dwords whose writer has the bit SPLIT */
     u32 split_count, split_capacity;
+    bool starved; /* the host had no room for a record: the launch ends with a fault */
     Write writes[MAX_WRITES];
     u32 write_count;
     Owner *owners; /* per two bytes of the writable regions */
-    u64 *first_owner; /* per region; ~0: not writable */
+    u64 *first_owner; /* per region: where its owners begin */
     u32 epoch;
     u32 workgroup;
     u32 workgroup_id[3];
@@ -98,6 +100,7 @@ static WaveShadow *own(const Wave *wave) { return &shadow_of(wave)->waves[wave->
 
 static void report(Shadow *shadow, Finding found) {
     Hazards *hazards = shadow->hazards;
+    if (!(hazards->kinds >> found.kind & 1)) return;
     for (u32 n = 0; n < hazards->finding_count; ++n) {
         Finding *old = &hazards->findings[n];
         if (old->kind == found.kind && old->first == found.first && old->second == found.second) {
@@ -127,13 +130,6 @@ static Finding finding(const Shadow *shadow, u32 kind, i32 first, u32 first_wave
 
 /* ---- sets of registers */
 
-static bool meet(const Registers *a, const Registers *b) {
-    u64 any = 0;
-    for (int n = 0; n < 8; ++n) any |= a->vector[n] & b->vector[n];
-    for (int n = 0; n < 2; ++n) any |= a->scalar[n] & b->scalar[n];
-    return any != 0;
-}
-
 static void join(Registers *a, const Registers *b) {
     for (int n = 0; n < 8; ++n) a->vector[n] |= b->vector[n];
     for (int n = 0; n < 2; ++n) a->scalar[n] |= b->scalar[n];
@@ -142,7 +138,10 @@ static void join(Registers *a, const Registers *b) {
 /* ---- writes that are under way: what was there before them */
 
 static void remember(Shadow *shadow, u64 place, const u8 *memory, u32 bytes) {
-    if (shadow->write_count == MAX_WRITES) return;
+    if (shadow->write_count == MAX_WRITES) {
+        shadow->starved = true;
+        return;
+    }
     Write *write = &shadow->writes[shadow->write_count++];
     write->place = place;
     write->bytes = bytes;
@@ -219,7 +218,7 @@ static bool split(Shadow *shadow, u64 dword) {
     if (shadow->split_count == shadow->split_capacity) {
         u32 capacity = shadow->split_capacity ? 2 * shadow->split_capacity : 1024;
         u32(*grown)[4] = realloc(shadow->splits, capacity * sizeof *grown);
-        if (!grown) return false;
+        if (!grown) return !(shadow->starved = true);
         shadow->splits = grown;
         shadow->split_capacity = capacity;
     }
@@ -917,6 +916,11 @@ static int run_workgroup(Shadow *shadow, Wave *waves, const u32 *workgroup) {
             }
         }
         open_barrier(shadow, waves);
+    }
+    if (shadow->starved) {
+        shadow->launch->fault.code = FAULT_HOST;
+        shadow->launch->fault.lane = -1;
+        return FAULT;
     }
     for (u32 n = 1; n < shadow->wave_count; ++n) {
         if (shadow->waves[n].barriers == shadow->waves[0].barriers) continue;

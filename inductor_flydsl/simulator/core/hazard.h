@@ -67,6 +67,7 @@ typedef struct Hazards {
     const WaitFacts *waits; /* per instruction, as accesses */
     const WaitRule *rules;
     u32 rule_count;
+    u32 kinds;                   /* a bit per kind of finding that is asked for */
     u32 schedule;                /* 0 first wave first, 1 last wave first, 2 drawn, switching between barriers too */
     u64 seed;
     const u8 *unwritten_regions; /* per region: reading a byte that no store of the launch wrote is a finding */
