@@ -141,6 +141,38 @@ def test_across_a_branch() -> None:
     assert run(lines, zeros=False) == []
 
 
+@pytest.mark.parametrize("between", [0, 1, 2], ids=["the jump itself", "a jump before", "two jumps before"])
+def test_a_path_that_was_clean_does_not_hide_another(between: int) -> None:
+    """The reader comes clean several times, over the same last jumps, before it comes too soon."""
+    mfma = "v_mfma_f32_16x16x32_bf16 v[16:19], v[0:3], v[4:7], 0"
+    hops = [line for n in reversed(range(between)) for line in (f".Lhop{n}:", "s_nop 1", f"s_branch .Lhop{n + 1}")]
+    lines = [
+        "s_mov_b32 s20, 0",
+        "s_branch .Lloop",
+        *hops,
+        f".Lhop{between}:",
+        "v_mov_b32_e32 v40, v16",
+        "s_add_i32 s20, s20, 1",
+        "s_cmp_eq_u32 s20, 4",
+        "s_cbranch_scc1 .Lend",
+        ".Lloop:",
+        "s_cmp_eq_u32 s20, 3",
+        "s_cbranch_scc1 .Lsoon",
+        mfma,
+        "s_nop 7",
+        "s_branch .Lhop0",
+        ".Lsoon:",
+        mfma,
+        "s_branch .Lhop0",
+        ".Lend:",
+    ]
+    found = run(lines, zeros=False)
+    assert [(each.needed, each.passed) for each in found] == [(8, 1 + 3 * between)]
+    assert lines[found[0].first - 1] == ".Lsoon:"
+    lines[lines.index("s_cmp_eq_u32 s20, 3")] = "s_cmp_eq_u32 s20, 9"
+    assert run(lines, zeros=False) == []
+
+
 def test_a_clause_ends_at_any_other_instruction() -> None:
     loads = [
         "global_load_dword v0, v[2:3], off",

@@ -19,8 +19,10 @@ from inductor_flydsl.simulator.errors import BuildError
 
 _CORE = Path(__file__).parent / "core"
 # -ffp-contract=off: an a * b + c that the kernel rounds twice must not be fused. -fno-math-errno lets sqrt vectorise.
+# -Bsymbolic: our names are short, and another library of the process may have one of them too.
 _FLAGS = (
     "-std=gnu11", "-O3", "-fPIC", "-shared", "-ffp-contract=off", "-fno-strict-aliasing", "-fno-math-errno", "-w",
+    "-Wl,-Bsymbolic",
 )  # fmt: skip
 # What each x86-64 level needs, as /proc/cpuinfo spells it (x86-64 psABI).
 _LEVEL_3 = frozenset({"avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"})

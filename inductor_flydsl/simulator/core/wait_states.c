@@ -43,6 +43,7 @@ static const WaitProducer *producer_before(const WaitHistory *history, u32 n) {
 }
 
 static void found(const Search *search, const WaitProducer *producer, u32 needed, u32 states) {
+    search->history->reported = true;
     search->report(search->context, producer->instruction, search->instruction, needed, states);
 }
 
@@ -110,13 +111,30 @@ static void note_producer(WaitHistory *history, const WaitFacts *facts, u32 inst
     for (u32 rest = facts->produces; rest; rest &= rest - 1) history->produced_at[__builtin_ctz(rest)] = slot;
 }
 
+enum { PATH_STRAIGHT = 1, PATH_START = 2 };
+
 void start_wait_states(WaitHistory *history) {
     memset(history, 0, sizeof *history);
-    history->slot = WAIT_WINDOW;
+    history->slot = history->run_slot = WAIT_WINDOW;
+    history->path = PATH_START;
 }
 
-void check_wait_states(WaitHistory *history, const WaitRule *rules, u32 rule_count, const WaitFacts *facts,
-                       u32 instruction, WaitReport report, void *context) {
+/* What the window's producers are: the instructions in it, which the jumps in it and the last instruction decide. */
+static u64 follow(WaitHistory *history, u32 instruction) {
+    bool straight = history->slot - history->run_slot >= WAIT_WINDOW;
+    if (instruction != history->next) {
+        u64 before = straight ? PATH_STRAIGHT : history->path, jump = (u64)history->next << 32 | instruction;
+        u64 mixed = (before ^ jump * 0x9e3779b97f4a7c15u) * 0xff51afd7ed558ccdu;
+        history->path = (mixed ^ mixed >> 29) | 4;
+        history->run_slot = history->slot;
+        straight = false;
+    }
+    history->next = instruction + 1;
+    return straight ? PATH_STRAIGHT : history->path;
+}
+
+static void check_searches(WaitHistory *history, const WaitRule *rules, u32 rule_count, const WaitFacts *facts,
+                           u32 instruction, WaitReport report, void *context) {
     const WaitRule *rule = rules, *end = rules + rule_count;
     for (u32 rest = facts->consumes; rest; rest &= rest - 1) {
         u32 number = (u32)__builtin_ctz(rest);
@@ -138,6 +156,16 @@ void check_wait_states(WaitHistory *history, const WaitRule *rules, u32 rule_cou
             for (u32 n = 0; n < WAIT_OPERANDS && facts->operands[n].roles; ++n)
                 search_back(&search, &facts->operands[n]);
         }
+    }
+}
+
+void check_wait_states(WaitHistory *history, const WaitRule *rules, u32 rule_count, const WaitFacts *facts,
+                       u32 instruction, u64 *clean, WaitReport report, void *context) {
+    u64 path = follow(history, instruction);
+    if (facts->consumes && clean[instruction] != path) {
+        history->reported = false;
+        check_searches(history, rules, rule_count, facts, instruction, report, context);
+        if (!history->reported) clean[instruction] = path;
     }
     if (facts->produces) note_producer(history, facts, instruction);
     history->slot += facts->states;

@@ -45,6 +45,10 @@ typedef struct {
 /* What one wave has executed lately. Slots count wait states. */
 typedef struct {
     u32 slot;
+    u32 next;     /* the instruction behind the last one: where another follows, a jump was taken */
+    u32 run_slot; /* where the instructions since the last jump begin */
+    u64 path;     /* stands for the jumps of the window before that */
+    bool reported;
     WaitProducer producers[WAIT_PRODUCERS];
     u32 producer_count;
     u32 produced_at[WAIT_SEARCHES]; /* the slot behind the last producer of each search */
@@ -55,8 +59,9 @@ typedef void (*WaitReport)(void *context, u32 first, u32 second, u32 needed, u32
 
 void start_wait_states(WaitHistory *history);
 
-/* The instruction is about to be executed. */
+/* The instruction is about to be executed. `clean`: per instruction of the program the path on which it was last
+   found clean, 0 at first; loops come the same way again and again, and that is not looked into twice. */
 void check_wait_states(WaitHistory *history, const WaitRule *rules, u32 rule_count, const WaitFacts *facts,
-                       u32 instruction, WaitReport report, void *context);
+                       u32 instruction, u64 *clean, WaitReport report, void *context);
 
 #endif
