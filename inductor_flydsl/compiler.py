@@ -100,7 +100,9 @@ def runs_in_worker() -> bool:
     return "triton" in sys.modules or importlib.util.find_spec("triton") is not None
 
 
-def compile_kernel(op: str, *, config: dict[str, Any], dtype: str, arch: str, format: str) -> Compiled:
+def compile_kernel(
+    op: str, *, config: dict[str, Any], signature: dict[str, Any], arch: str, format: str
+) -> Compiled:
     """Compile one kernel. `format` is "isa" (assembly text, no linker needed) or "hsaco" (a code object, needs ld.lld).
 
     Raises CompileError when FlyDSL is unusable, refuses the kernel, or takes its process down.
@@ -108,7 +110,7 @@ def compile_kernel(op: str, *, config: dict[str, Any], dtype: str, arch: str, fo
     problem = flydsl_problem()
     if problem is not None:
         raise CompileError(str(problem))
-    request = {"op": op, "config": config, "dtype": dtype, "arch": arch, "format": format}
+    request = {"op": op, "config": config, "signature": signature, "arch": arch, "format": format}
     if runs_in_worker():
         return _worker().compile(request)
     return _compile_here(request)

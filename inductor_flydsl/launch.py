@@ -32,11 +32,11 @@ class LaunchError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What names a kernel: everything that decides its code."""
+    """What names a kernel: everything that decides its code. `config` and `signature` are the op's frozen dataclasses."""
 
     op: str
     config: Any
-    dtype: str
+    signature: Any
     target: Target
 
     @property
@@ -45,7 +45,7 @@ class Spec:
         return {
             "op": self.op,
             "config": dataclasses.asdict(self.config),
-            "dtype": self.dtype,
+            "signature": dataclasses.asdict(self.signature),
             "arch": self.target.arch,
             "flydsl": compiler.flydsl_version(),
             "templates": compiler.template_hash(),
@@ -64,7 +64,7 @@ class Kernel:
         self._program: Program | None = None
         self._functions: dict[int, Any] = {}
         self._launch = OPS[spec.op].module.launch
-        arguments = OPS[spec.op].module.KERNARGS
+        arguments = OPS[spec.op].module.kernargs(spec.signature)
         self._pack = struct.Struct(_layout(tuple(kind for _, kind in arguments))).pack
 
     def __repr__(self) -> str:
@@ -101,10 +101,14 @@ class Kernel:
 
         def make() -> tuple[bytes, dict[str, Any]]:
             spec = self.spec
-            log.info("compiling %s %s %s for %s with FlyDSL", spec.op, spec.config.tile, spec.dtype, spec.target.arch)
+            log.info("compiling %s %s %s for %s with FlyDSL", spec.op, spec.config.tile, spec.signature, spec.target.arch)
             ledger.count("compiled", spec.op)
             made = compiler.compile_kernel(
-                self.spec.op, config=fields["config"], dtype=self.spec.dtype, arch=self.spec.target.arch, format=format
+                self.spec.op,
+                config=fields["config"],
+                signature=fields["signature"],
+                arch=self.spec.target.arch,
+                format=format,
             )
             return made.code, {"seconds": made.seconds, "kernel": made.kernel}
 
@@ -135,7 +139,7 @@ class Kernel:
         if self._program is None:
             self.compile()
         assert self._program is not None
-        work = self._launch(self.spec.config, *tensors)
+        work = self._launch(self.spec.config, self.spec.signature, *tensors)
         if work is None:
             return ()
         buffers = [_buffer(simulator, tensor, f"input {i}", False) for i, tensor in enumerate(work.reads)]
@@ -169,7 +173,7 @@ class Kernel:
 
         from inductor_flydsl import hip
 
-        work = self._launch(self.spec.config, *tensors)
+        work = self._launch(self.spec.config, self.spec.signature, *tensors)
         if work is None:
             return
         self._count_copies(tensors, work.reads)
@@ -194,16 +198,20 @@ def _kernel(spec: Spec) -> Kernel:
     return Kernel(spec)
 
 
-def kernel(op: str, *, config: Any, dtype: str, target: Target) -> Kernel:
-    """The process's one handle for a kernel. `config` is the op's frozen config, `dtype` a torch dtype's name."""
-    return _kernel(Spec(op=op, config=config, dtype=dtype, target=target))
+def kernel(op: str, *, config: Any, signature: Any, target: Target) -> Kernel:
+    """The process's one handle for a kernel. `config` and `signature` are the op's frozen dataclasses."""
+    return _kernel(Spec(op=op, config=config, signature=signature, target=target))
 
 
-def load(op: str, *, config: dict[str, Any], dtype: str, arch: str, kind: str, compute_units: int) -> Kernel:
+def load(
+    op: str, *, config: dict[str, Any], signature: dict[str, Any], arch: str, kind: str, compute_units: int
+) -> Kernel:
     """The handle for the kernel that generated code names; nothing is compiled before its first call."""
     module = OPS[op].module
     target = Target(arch=arch, kind=kind, compute_units=compute_units)  # type: ignore[arg-type]
-    return kernel(op, config=module.Config(**config), dtype=dtype, target=target)
+    return kernel(
+        op, config=module.Config(**config), signature=module.Signature.from_dict(signature), target=target
+    )
 
 
 def last_launch() -> dict[str, Any]:

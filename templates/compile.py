@@ -99,8 +99,10 @@ class CompiledSource:
         return self.code.decode()
 
 
-def compile_kernel(op: str, *, config: dict[str, Any], dtype: str, arch: str, format: str) -> CompiledSource:
-    """Compile the template of `op` for one config, dtype ("bfloat16" or "float16") and arch ("gfx950").
+def compile_kernel(
+    op: str, *, config: dict[str, Any], signature: dict[str, Any], arch: str, format: str
+) -> CompiledSource:
+    """Compile the template of `op` for one config and signature, as dicts, and arch ("gfx950").
 
     `format`: "isa" is assembly text and needs no linker; "hsaco" (FlyDSL calls it "fatbin") is a code object, which
     FlyDSL links with $ROCM_PATH/llvm/bin/ld.lld. Thread-safe; compiles run one at a time.
@@ -119,7 +121,9 @@ def compile_kernel(op: str, *, config: dict[str, Any], dtype: str, arch: str, fo
         imported = time.perf_counter()
         if arch not in template_module.ARCHS:
             raise ValueError(f"arch={arch!r} has no {op} template; there is one for {', '.join(template_module.ARCHS)}")
-        template = template_module.build(template_module.Config(**config), dtype=dtype)
+        template = template_module.build(
+            template_module.Config(**config), template_module.Signature.from_dict(signature)
+        )
         module_text = _lower(template.launcher, template.arguments, kernel=template.name, format=format)
         # The pipeline is asked for between tracing and lowering, in all releases.
         traced = chosen.pipeline_requested_at()

@@ -1,17 +1,22 @@
-"""The GEMM kernel in FlyDSL: C[M, N] = A[M, K] @ B[N, K]^T with fp32 accumulation, for gfx950.
+"""The GEMM kernel in FlyDSL: fp32 sums of A[M, K] @ B[N, K]^T, an epilogue on them, and its outputs, for gfx950.
 
-One workgroup computes one tile_m x tile_n tile of C. Per K tile:
+One workgroup computes one tile_m x tile_n tile of one product of a batch. Per K tile:
 
-    global --(buffer_load_dwordx4 ... lds)--> LDS ring of `stages` slots --(ds_read_b128)--> registers --(MFMA)--> fp32
+    global --(a load)--> LDS ring of `stages` slots --(a read)--> registers --(MFMA)--> fp32
 
-A and B both run along K, so both operands of the MFMA are 16-byte reads along K. The MFMA is issued with B as its first
-operand: it then yields C transposed, and a lane holds neighbouring columns of one row of C, which makes wide stores.
+An operand is seen as rows (of M or of N) along K, whatever its strides are, and is loaded in one of three ways:
+  k         K has stride 1: 16 bytes along K go straight to LDS (buffer_load ... lds) and are read as they are.
+  mn        M or N has stride 1: 16 bytes along it go straight to LDS, and ds_read_b64_tr_b16 transposes them.
+  any       any strides: 8 loads of one element each, packed and written to LDS as the first way lays it out.
+The MFMA is issued with B as its first operand: it then yields C transposed, and a lane holds neighbouring columns of
+one row of C, which makes wide stores.
 
 Three rules keep every access inside the operands, whatever M, N and K are:
-  rows      the buffer descriptor of a tile ends with its last valid row, so the hardware reads 0 beyond it;
-  K         a lane whose 8 values lie at k >= K gets an offset that no descriptor reaches, and its place in LDS is
-            cleared before the last tile is computed;
-  C         a lane outside C gets an offset that no descriptor reaches, so its store is dropped.
+  rows      the buffer descriptor of a tile ends with its last valid row, and a lane beyond gets an offset that no
+            descriptor reaches;
+  K         so does a lane beyond K; what it left in LDS is cleared before the last tile is computed;
+  C         a lane outside C gets an offset that no descriptor reaches, so its store is dropped. Inputs of the
+            epilogue are read at the nearest place that exists.
 Whether the scalar offset counts in the bounds check differs between chips, so it is always 0 here.
 """
 
@@ -23,10 +28,13 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr import rocdl
 
-from inductor_flydsl.ops.gemm import KERNARGS, GemmConfig
+from inductor_flydsl.ops.epilogue import ITEM_BYTES
+from inductor_flydsl.ops.gemm import GemmConfig, GemmSignature, kernargs, kernel_name
+from inductor_flydsl.templates import epilogue as device_epilogue
 
-# The name by which compile.py finds this op's config.
+# The names by which compile.py finds this op's config and signature.
 Config = GemmConfig
+Signature = GemmSignature
 
 # 16-byte LDS-DMA and the 16x16x32 MFMAs are new in gfx950, and LLVM ends the process over what it cannot select.
 ARCHS = ("gfx950",)
@@ -39,8 +47,8 @@ CHUNK_BYTES = 16
 ELEMENT_BYTES = 2
 CHUNK = CHUNK_BYTES // ELEMENT_BYTES
 LDS_BYTES = 160 * 1024
-# Up to this stride the 16 rows of a fragment of C lie within 1 GiB, and one descriptor serves them all.
-FRAGMENT_STRIDE = 2**25
+# Up to this row stride, in bytes, the 16 rows of a fragment of C lie within 1 GiB: one descriptor serves them all.
+FRAGMENT_STRIDE_BYTES = 2**26
 
 # Offsets outside of every descriptor. They are added to valid offsets (below 2**31 in operands, 2**30 in C), and those
 # of rows and columns also to each other: no such sum may wrap at 2**32.
@@ -53,8 +61,8 @@ OUTSIDE_COLUMN = 0x4000_0000
 class Template:
     """A kernel ready to be compiled.
 
-    name: the kernel's symbol. launcher: the `flyc.jit` function. arguments: placeholder values for KERNARGS, typed, to
-    trace the launcher with. threads: the workgroup size in x; the grid is one-dimensional.
+    name: the kernel's symbol. launcher: the `flyc.jit` function. arguments: placeholder values, typed, to trace the
+    launcher with. threads: the workgroup size in x; the grid is one-dimensional.
     """
 
     name: str
@@ -65,9 +73,10 @@ class Template:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """What follows from a GemmConfig: all compile-time integers, in elements, rows, chunks or bytes as named."""
+    """What follows from config and signature: all compile-time integers, in elements, rows, chunks or bytes as named."""
 
     config: GemmConfig
+    signature: GemmSignature
 
     @property
     def wave_m(self) -> int:
@@ -115,22 +124,16 @@ class Geometry:
 
     @property
     def paired(self) -> bool:
-        """Two neighbouring column fragments share one 16-byte store; with an odd count a store has 8 bytes."""
-        return self.fragments_n % 2 == 0
+        """Two neighbouring column fragments share one 16-byte store; with an odd count a store has 8 bytes.
+
+        The permutation of columns that it takes would have transposed reads of B meet in the LDS banks.
+        """
+        return self.fragments_n % 2 == 0 and self.signature.load_b != "mn"
 
     @property
     def store_width(self) -> int:
         """Elements of C in one wide store."""
         return 8 if self.paired else 4
-
-
-def kernel_name(config: GemmConfig, dtype: str) -> str:
-    """The kernel's symbol: every field of the config is in it, so that profiles and errors tell kernels apart."""
-    short = {"bfloat16": "bf16", "float16": "f16"}[dtype]
-    return (
-        f"gemm_{short}_{config.tile_m}x{config.tile_n}x{config.tile_k}"
-        f"_w{config.waves_m}x{config.waves_n}_s{config.stages}_g{config.group_m}"
-    )
 
 
 def swizzle(row: Any, row_chunks: int) -> Any:
@@ -158,6 +161,22 @@ def column_of_lds_row(row: Any) -> Any:
     return (row & ~31) | ((row & 12) << 1) | ((row & 16) >> 2) | (row & 3)
 
 
+def transposed_swizzle(k: Any, tile_rows: int) -> Any:
+    """The value with which the index of a 32-byte pair of chunks is XORed in LDS row `k` of a transposed operand.
+
+    Half a wave of ds_read_b64_tr_b16 reads one pair of 8 rows, k = 0..3 and 8..11 of a block: they are to lie in 8
+    different pairs modulo 256 bytes, the width of the banks. Bits 2 and above 3 of k do not matter, so that all reads
+    of a lane share one value.
+    """
+    pairs = tile_rows // 16
+    free = pairs & -pairs
+    if free >= 8:
+        return (k & 3) | ((k >> 1) & 4)
+    if free == 4:
+        return ((k >> 1) & 1) | ((k >> 2) & 2)
+    return (k >> 3) & 1 if free == 2 else k & 0
+
+
 def _descriptor(address: Any, nbytes: Any, alignment: int) -> Any:
     """A raw buffer descriptor for `nbytes` (i64) bytes from `address` (i64) on; both uniform over the wave."""
     pointer_type = fx.PointerType.get(
@@ -165,14 +184,6 @@ def _descriptor(address: Any, nbytes: Any, alignment: int) -> Any:
     )
     pointer = rocdl.make_buffer_ptr(fx.inttoptr(pointer_type, address), num_records_bytes=nbytes)
     return rocdl.get_buffer_rsrc(pointer)
-
-
-def _operand_descriptor(address: Any, first_row: Any, rows: Any, k: Any, stride: Any, tile_rows: int) -> Any:
-    """The descriptor of one operand tile: from its first row to the last value of its last valid row."""
-    base = address + fx.Int64(first_row) * fx.Int64(stride) * ELEMENT_BYTES
-    valid = fx.min(rows - first_row, fx.Int32(tile_rows))
-    nbytes = fx.Int64((valid - 1) * stride + k) * ELEMENT_BYTES
-    return _descriptor(base, nbytes, CHUNK_BYTES)
 
 
 def _tile_position(workgroup: Any, m: Any, n: Any, config: GemmConfig) -> tuple[Any, Any]:
@@ -220,24 +231,33 @@ def _store(descriptor: Any, value: Any, offset: Any) -> None:
     rocdl.raw_ptr_buffer_store(fx.as_ir_value(value), descriptor, offset.ir_value(), fx.Int32(0).ir_value())
 
 
-def build(config: GemmConfig, *, dtype: str) -> Template:
-    """The GEMM kernel for one config and one dtype ("bfloat16" or "float16"); sizes and strides are arguments.
+def _element(descriptor: Any, offset: Any) -> Any:
+    """The 2-byte element at byte `offset` of the descriptor, as an i16; 0 outside of it."""
+    zero = fx.Int32(0).ir_value()
+    return fx.Int16(rocdl.raw_ptr_buffer_load(fx.Int16.ir_type, descriptor, offset.ir_value(), zero))
 
-    Kernel arguments, in the order of KERNARGS: addresses a, b, c (i64); m, n, k and the row strides lda, ldb, ldc in
-    elements (i32). Grid: ceil(m / tile_m) * ceil(n / tile_n) workgroups in x, config.threads threads each.
-    Requires m, n, k >= 1; k, lda and ldb multiples of 8; a and b aligned to 16 bytes and c to 2; k, lda and ldb at most
-    ops.gemm.MAX_LEADING_STRIDE; ldc >= n unless m is 1. Only the m * k, n * k and m * n elements themselves are read
-    and written, never what lies between or behind the rows. Raises ValueError for a config that cannot be built.
+
+def build(config: GemmConfig, signature: GemmSignature) -> Template:
+    """The GEMM kernel for one config and one signature; sizes and strides are arguments, ops.gemm.kernargs's.
+
+    Grid: ceil(m / tile_m) * ceil(n / tile_n) workgroups in x, products of the batch in y; config.threads threads each.
+    Requires m and n from 1, k from 0; what ops.gemm.loads() asks of the operands' strides and addresses; outputs aligned to
+    their elements, with row strides from n. Only the elements themselves are read and written, never what lies
+    between or behind the rows. Raises ValueError for a config that cannot be built.
     """
+    dtype = signature.dtype
     if dtype not in ("bfloat16", "float16"):
         raise ValueError(f"dtype={dtype!r} is not one of 'bfloat16', 'float16'")
     fault = config.fault(lds_bytes=LDS_BYTES)
     if fault is not None:
         raise ValueError(str(fault))
-    geometry = Geometry(config=config)
+    geometry = Geometry(config=config, signature=signature)
     element = fx.BFloat16 if dtype == "bfloat16" else fx.Float16
     mfma = rocdl.mfma_f32_16x16x32_bf16 if dtype == "bfloat16" else rocdl.mfma_f32_16x16x32_f16
-    name = kernel_name(config, dtype)
+    name = kernel_name(config, signature)
+    kinds = {"i64": fx.Int64, "i32": fx.Int32}
+    fields = {field: kinds[kind] for field, kind in kernargs(signature)}
+    Arguments = fx.struct(type("Arguments", (), {"__annotations__": fields}))
 
     stages = config.stages
     threads = config.threads
@@ -252,25 +272,24 @@ def build(config: GemmConfig, *, dtype: str) -> Template:
     stores_n = fragments_n // fragments_per_store
     default_stream = fx.Stream(None)
     chunk_type = fx.BFloat16x8 if dtype == "bfloat16" else fx.Float16x8
+    half_type = fx.BFloat16x4 if dtype == "bfloat16" else fx.Float16x4
+    epilogue = signature.epilogue
+    inputs, outputs = epilogue.inputs, epilogue.outputs
+    # Loads in flight when a K tile has to be complete; loads of elements have landed by then.
+    direct_loads = (signature.load_a != "any") * geometry.loads_a + (signature.load_b != "any") * geometry.loads_b
+    outstanding_loads = (stages - 2) * direct_loads
+    all_unit = all(given.columns < 2 for given in inputs)
 
     @flyc.kernel(name=name)  # type: ignore[untyped-decorator]
-    def gemm_kernel(
-        a: fx.Int64,
-        b: fx.Int64,
-        c: fx.Int64,
-        m: fx.Int32,
-        n: fx.Int32,
-        k: fx.Int32,
-        lda: fx.Int32,
-        ldb: fx.Int32,
-        ldc: fx.Int32,
-    ) -> None:
+    def gemm_kernel(args: Arguments) -> None:
+        m, n, k = args.m, args.n, args.k
         thread = fx.Int32(fx.thread_idx.x)
         lane = thread & (WAVE - 1)
         wave = _uniform(thread >> 6)
         wave_m0 = (wave // config.waves_n) * geometry.wave_m
         wave_n0 = (wave % config.waves_n) * geometry.wave_n
         m0, n0 = _tile_position(fx.block_idx.x, m, n, config)
+        batch = fx.Int64(fx.block_idx.y)
 
         # Two allocations: the compiler then knows that A and B do not overlap.
         shared = fx.SharedAllocator()
@@ -279,67 +298,169 @@ def build(config: GemmConfig, *, dtype: str) -> Template:
 
         # Loading. The DMA writes the lanes of a wave one after the other, so the swizzle is done on the global side:
         # the lane that fills chunk j of LDS row r fetches chunk j ^ swizzle(r). As rows_per_load is a multiple of 16,
-        # all loads of a lane fetch the same K.
-        operand_a = _operand_descriptor(a, m0, m, k, lda, config.tile_m)
-        operand_b = _operand_descriptor(b, n0, n, k, ldb, config.tile_n)
+        # all loads of a lane along K fetch the same K.
         load_row = thread // row_chunks
-        load_chunk = (thread % row_chunks) ^ swizzle(load_row, row_chunks)
-        load_k = load_chunk * CHUNK
-        offsets_a = []
-        for i in fx.range_constexpr(geometry.loads_a):
-            row = load_row + i * config.rows_per_load
-            offsets_a.append((row * lda + load_k) * ELEMENT_BYTES)
-        offsets_b = []
-        for i in fx.range_constexpr(geometry.loads_b):
-            row = load_row + i * config.rows_per_load
-            if fx.const_expr(geometry.paired):
-                row = column_of_lds_row(row)
-            offsets_b.append((row * ldb + load_k) * ELEMENT_BYTES)
-        wave_lds = wave * (WAVE * CHUNK_BYTES)
+        load_k = ((thread % row_chunks) ^ swizzle(load_row, row_chunks)) * CHUNK
+        own_chunk = wave * (WAVE * CHUNK_BYTES) + lane * CHUNK_BYTES
         zeros = fx.Vector.from_elements([element(0.0)] * CHUNK, element)
 
-        def load_tile(k_tile: Any, stage: Any) -> None:
-            first_k = k_tile * config.tile_k
-            advance = (first_k + load_k < k).select(first_k * ELEMENT_BYTES, fx.Int32(OUTSIDE_K))
-            for i in fx.range_constexpr(geometry.loads_a):
-                _load_to_lds(
-                    operand_a, lds_a, stage * geometry.bytes_a + wave_lds + i * load_bytes, offsets_a[i] + advance
-                )
-            for i in fx.range_constexpr(geometry.loads_b):
-                _load_to_lds(
-                    operand_b, lds_b, stage * geometry.bytes_b + wave_lds + i * load_bytes, offsets_b[i] + advance
-                )
+        def along_k(address: Any, first: Any, rows: Any, stride: Any, lds: Any, count: int, permuted: bool) -> Any:
+            valid = fx.min(rows - first, fx.Int32(count * config.rows_per_load))
+            base = address + fx.Int64(first) * fx.Int64(stride) * ELEMENT_BYTES
+            nbytes = (fx.Int64(valid - 1) * fx.Int64(stride) + fx.Int64(k)) * ELEMENT_BYTES
+            descriptor = _descriptor(base, nbytes, CHUNK_BYTES)
+            offsets = []
+            for i in fx.range_constexpr(count):
+                row = load_row + i * config.rows_per_load
+                if fx.const_expr(permuted):
+                    row = column_of_lds_row(row)
+                offsets.append((row * stride + load_k) * ELEMENT_BYTES)
 
-        def clear_beyond_k(k_tile: Any, stage: Any) -> None:
-            """Zeros where the tile's K goes beyond K: what a load to LDS writes for a lane that is out of range is not
-            established, and both operands have to be 0 there, since NaN * 0 is not."""
-            if k_tile * config.tile_k + load_k >= k:
-                own = wave_lds + lane * CHUNK_BYTES
-                for i in fx.range_constexpr(geometry.loads_a):
-                    fx.ptr_store(zeros, fx.add_offset(lds_a, stage * geometry.bytes_a + own + i * load_bytes))
-                for i in fx.range_constexpr(geometry.loads_b):
-                    fx.ptr_store(zeros, fx.add_offset(lds_b, stage * geometry.bytes_b + own + i * load_bytes))
+            def load_tile(k_tile: Any, at: Any) -> None:
+                first_k = k_tile * config.tile_k
+                advance = (first_k + load_k < k).select(first_k * ELEMENT_BYTES, fx.Int32(OUTSIDE_K))
+                for i in fx.range_constexpr(count):
+                    place = at + wave * (WAVE * CHUNK_BYTES) + i * load_bytes
+                    _load_to_lds(descriptor, lds, place, offsets[i] + advance)
+
+            def clear(k_tile: Any, at: Any) -> None:
+                if k_tile * config.tile_k + load_k >= k:
+                    for i in fx.range_constexpr(count):
+                        fx.ptr_store(zeros, fx.add_offset(lds, at + own_chunk + i * load_bytes))
+
+            return load_tile, clear
+
+        def along_rows(address: Any, first: Any, rows: Any, stride: Any, lds: Any, count: int) -> Any:
+            tile_rows = count * config.rows_per_load
+            valid = fx.min(rows - first, fx.Int32(tile_rows))
+            base = address + fx.Int64(first) * ELEMENT_BYTES
+            own_k, offsets = [], []
+            for i in fx.range_constexpr(count):
+                position = thread + i * threads
+                at_k = position // (tile_rows // CHUNK)
+                row = (position % (tile_rows // CHUNK) ^ (transposed_swizzle(at_k, tile_rows) * 2)) * CHUNK
+                offset = (at_k * stride + row) * ELEMENT_BYTES
+                own_k.append(at_k)
+                offsets.append((row < valid).select(offset, fx.Int32(OUTSIDE_ROW)))
+
+            def load_tile(k_tile: Any, at: Any) -> None:
+                first_k = k_tile * config.tile_k
+                left = fx.min(k - first_k, fx.Int32(config.tile_k))
+                nbytes = (fx.Int64(left - 1) * fx.Int64(stride) + fx.Int64(valid)) * ELEMENT_BYTES
+                nbytes = (left > 0).select(nbytes, fx.Int64(0))
+                tile = _descriptor(base + fx.Int64(first_k) * fx.Int64(stride) * ELEMENT_BYTES, nbytes, CHUNK_BYTES)
+                for i in fx.range_constexpr(count):
+                    _load_to_lds(tile, lds, at + wave * (WAVE * CHUNK_BYTES) + i * load_bytes, offsets[i])
+
+            def clear(k_tile: Any, at: Any) -> None:
+                for i in fx.range_constexpr(count):
+                    if k_tile * config.tile_k + own_k[i] >= k:
+                        fx.ptr_store(zeros, fx.add_offset(lds, at + own_chunk + i * load_bytes))
+
+            return load_tile, clear
+
+        def by_elements(
+            address: Any, first: Any, rows: Any, stride: Any, stride_k: Any, lds: Any, count: int, permuted: bool
+        ) -> Any:
+            valid = fx.min(rows - first, fx.Int32(count * config.rows_per_load))
+            base = address + fx.Int64(first) * fx.Int64(stride) * ELEMENT_BYTES
+
+            def load_tile(k_tile: Any, at: Any) -> None:
+                first_k = k_tile * config.tile_k
+                left = fx.min(k - first_k, fx.Int32(config.tile_k))
+                last = fx.Int64(valid - 1) * fx.Int64(stride) + fx.Int64(left - 1) * fx.Int64(stride_k)
+                nbytes = (left > 0).select((last + 1) * ELEMENT_BYTES, fx.Int64(0))
+                tile = _descriptor(base + fx.Int64(first_k) * fx.Int64(stride_k) * ELEMENT_BYTES, nbytes, ELEMENT_BYTES)
+                for i in fx.range_constexpr(count):
+                    row = load_row + i * config.rows_per_load
+                    if fx.const_expr(permuted):
+                        row = column_of_lds_row(row)
+                    from_row = (row < valid).select(row * stride * ELEMENT_BYTES, fx.Int32(OUTSIDE_ROW))
+                    values = []
+                    for e in fx.range_constexpr(CHUNK):
+                        offset = from_row + (load_k + e) * stride_k * ELEMENT_BYTES
+                        inside = (row < valid) & (load_k + e < left)
+                        values.append(_element(tile, inside.select(offset, fx.Int32(OUTSIDE_ROW))))
+                    chunk = fx.Vector.from_elements(values, fx.Int16).bitcast(element)
+                    fx.ptr_store(chunk, fx.add_offset(lds, at + own_chunk + i * load_bytes))
+
+            def clear(k_tile: Any, at: Any) -> None:
+                pass  # what lies outside has been written as 0
+
+            return load_tile, clear
+
+        def loader(
+            how: str, address: Any, first: Any, rows: Any, stride: Any, stride_k: Any, lds: Any, count: int, permuted: bool
+        ) -> Any:
+            if fx.const_expr(how == "k"):
+                return along_k(address, first, rows, stride, lds, count, permuted)
+            if fx.const_expr(how == "mn"):
+                return along_rows(address, first, rows, stride_k, lds, count)
+            return by_elements(address, first, rows, stride, stride_k, lds, count, permuted)
+
+        load_a, clear_a = loader(
+            signature.load_a, args.a + batch * args.a_batch * ELEMENT_BYTES, m0, m, args.a_row, args.a_k, lds_a,
+            geometry.loads_a, False,
+        )  # fmt: skip
+        load_b, clear_b = loader(
+            signature.load_b, args.b + batch * args.b_batch * ELEMENT_BYTES, n0, n, args.b_row, args.b_k, lds_b,
+            geometry.loads_b, geometry.paired,
+        )  # fmt: skip
+
+        def load_tile(k_tile: Any, stage: Any) -> None:
+            load_a(k_tile, stage * geometry.bytes_a)
+            load_b(k_tile, stage * geometry.bytes_b)
 
         # Computing. Lane l of an MFMA supplies row l % 16 and the 8 values of K from 8 * (l / 16) on.
         fragment_row = lane % MFMA_MN
         fragment_group = lane // MFMA_MN
-        chunk_bytes = [
-            ((fragment_group + step * (MFMA_K // CHUNK)) ^ swizzle(fragment_row, row_chunks)) * CHUNK_BYTES
-            for step in range(k_steps)
-        ]
-        row_a = (wave_m0 + fragment_row) * row_bytes
-        row_b = (wave_n0 + fragment_row) * row_bytes
 
-        def read_fragments(lds: Any, offset: Any, count: int) -> list[Any]:
-            return [
-                fx.ptr_load(fx.add_offset(lds, offset + i * MFMA_MN * row_bytes), result_type=chunk_type)
-                for i in range(count)
-            ]
+        def reader(how: str, lds: Any, wave_first: Any, tile_rows: int, count: int) -> Any:
+            """A function of stage offset and MFMA step that gives the wave's fragments."""
+            if fx.const_expr(how != "mn"):
+                own_row = (wave_first + fragment_row) * row_bytes
+                chunks = [
+                    ((fragment_group + step * (MFMA_K // CHUNK)) ^ swizzle(fragment_row, row_chunks)) * CHUNK_BYTES
+                    for step in range(k_steps)
+                ]
+
+                def read(at: Any, step: int) -> list[Any]:
+                    first = at + own_row + chunks[step]
+                    return [
+                        fx.ptr_load(fx.add_offset(lds, first + i * MFMA_MN * row_bytes), result_type=chunk_type)
+                        for i in range(count)
+                    ]
+
+                return read
+            # 16 lanes read 4 rows of K, 16 values each: lane 4 j + q the values 4 q .. 4 q + 3 of row j, and lane i
+            # gets value i of all 4. Two reads make 8 values of K.
+            own_k = fragment_group * 8 + fragment_row // 4
+            pitch = tile_rows * ELEMENT_BYTES
+            mask = transposed_swizzle(own_k, tile_rows)
+            pairs = [((wave_first // MFMA_MN + i) ^ mask) * 32 for i in range(count)]
+            own = own_k * pitch + (fragment_row % 4) * 8
+
+            def read_transposed(at: Any, step: int) -> list[Any]:
+                fragments = []
+                for i in fx.range_constexpr(count):
+                    values = []
+                    for half in fx.range_constexpr(2):
+                        place = at + own + pairs[i] + (step * MFMA_K + half * 4) * pitch
+                        pointer = fx.to_llvm_ptr(fx.add_offset(lds, place))
+                        part = half_type(rocdl.ds_read_tr16_b64(half_type.ir_type, pointer).result)
+                        values += [part[at_k] for at_k in range(4)]
+                    fragments.append(fx.Vector.from_elements(values, element))
+                return fragments
+
+            return read_transposed
+
+        read_a = reader(signature.load_a, lds_a, wave_m0, config.tile_m, fragments_m)
+        read_b = reader(signature.load_b, lds_b, wave_n0, config.tile_n, fragments_n)
 
         def multiply_tile(stage: Any, sums: list[list[Any]]) -> list[list[Any]]:
             for step in fx.range_constexpr(k_steps):
-                from_a = read_fragments(lds_a, stage * geometry.bytes_a + row_a + chunk_bytes[step], fragments_m)
-                from_b = read_fragments(lds_b, stage * geometry.bytes_b + row_b + chunk_bytes[step], fragments_n)
+                from_a = read_a(stage * geometry.bytes_a, step)
+                from_b = read_b(stage * geometry.bytes_b, step)
                 sums = [
                     [accumulate(from_b[j], from_a[i], sums[i][j]) for j in range(fragments_n)]
                     for i in range(fragments_m)
@@ -360,7 +481,7 @@ def build(config: GemmConfig, *, dtype: str) -> Template:
         for k_tile in range(0, whole_tiles, 1, unroll=1):  # type: ignore[call-overload]
             # Own loads of this tile have landed; after the barrier, so have those of the other waves. The barrier also
             # says that all waves have read the previous tile (lgkmcnt 0), whose stage is loaded next.
-            rocdl.s_waitcnt(vmcnt=config.outstanding_loads, lgkmcnt=0)
+            rocdl.s_waitcnt(vmcnt=outstanding_loads, lgkmcnt=0)
             rocdl.s_barrier()
             previous = (stage == 0).select(fx.Int32(stages - 1), stage - 1)
             load_tile(k_tile + (stages - 1), previous)
@@ -370,7 +491,10 @@ def build(config: GemmConfig, *, dtype: str) -> Template:
         for k_tile in range(whole_tiles, k_tiles, 1, unroll=1):  # type: ignore[call-overload]
             rocdl.s_waitcnt(vmcnt=0, lgkmcnt=0)
             rocdl.s_barrier()
-            clear_beyond_k(k_tile, stage)
+            # Zeros beyond K: what a load to LDS writes for a lane that is out of range is not established, and both
+            # operands have to be 0 there, since NaN * 0 is not.
+            clear_a(k_tile, stage * geometry.bytes_a)
+            clear_b(k_tile, stage * geometry.bytes_b)
             rocdl.s_waitcnt(lgkmcnt=0)
             rocdl.s_barrier()
             sums = multiply_tile(stage, sums)
@@ -381,71 +505,144 @@ def build(config: GemmConfig, *, dtype: str) -> Template:
         # paired, columns 8 * (l / 16) + r and, from the second of the pair, 8 * (l / 16) + 4 + r.
         columns = [wave_n0 + j * MFMA_MN * fragments_per_store + fragment_group * width for j in range(stores_n)]
 
-        def column_offset(column: Any) -> Any:
-            return (n0 + column < n).select(column * ELEMENT_BYTES, fx.Int32(OUTSIDE_COLUMN))
+        def argument(kind: str, number: int, part: str) -> Any:
+            return getattr(args, f"{kind}{number}{part}")
 
-        def rounded(i: int, j: int) -> Any:
-            parts = [sums[i][j * fragments_per_store + part] for part in range(fragments_per_store)]
-            values = [parts[at // 4][at % 4] for at in range(width)]
-            return fx.Vector.from_elements(values, fx.Float32).to(element)
+        def size_of(number: int) -> int:
+            return ITEM_BYTES[outputs[number].dtype]
 
-        def rows_of_c(first_row: Any, count: Any) -> tuple[Any, Any]:
-            """The descriptor of `count` (i32) rows of C from `first_row` on, and how many of them exist."""
+        def column_offset(column: Any, size: int) -> Any:
+            return (n0 + column < n).select(column * size, fx.Int32(OUTSIDE_COLUMN))
+
+        def rows_of_output(number: int, first_row: Any, count: Any) -> tuple[Any, Any]:
+            """The descriptor of `count` (i32) rows of an output from `first_row` on, and how many of them exist."""
+            size, stride = size_of(number), fx.Int64(argument("out", number, "_row"))
             valid_rows = fx.min(m - first_row, count)
             valid_columns = fx.min(n - n0, fx.Int32(config.tile_n))
-            base = c + (fx.Int64(first_row) * fx.Int64(ldc) + fx.Int64(n0)) * ELEMENT_BYTES
-            nbytes = (fx.Int64(valid_rows - 1) * fx.Int64(ldc) + fx.Int64(valid_columns)) * ELEMENT_BYTES
+            base = argument("out", number, "") + batch * argument("out", number, "_batch") * size
+            base = base + (fx.Int64(first_row) * stride + fx.Int64(n0)) * size
+            nbytes = (fx.Int64(valid_rows - 1) * stride + fx.Int64(valid_columns)) * size
             nbytes = (valid_rows > 0).select(nbytes, fx.Int64(0))
-            return _descriptor(base, nbytes, ELEMENT_BYTES), valid_rows
+            return _descriptor(base, nbytes, size), valid_rows
+
+        def input_address(number: int, row: Any, column: Any) -> Any:
+            """Where an input's element for the nearest row and column that exist lies."""
+            given = inputs[number]
+            address = argument("in", number, "") + batch * argument("in", number, "_batch") * ITEM_BYTES[given.dtype]
+            if fx.const_expr(given.rows):
+                at = fx.Int64(fx.min(row, m - 1)) * argument("in", number, "_row")
+                address = address + at * ITEM_BYTES[given.dtype]
+            if fx.const_expr(given.columns == 1):
+                address = address + fx.Int64(column) * ITEM_BYTES[given.dtype]
+            if fx.const_expr(given.columns == 2):
+                address = address + fx.Int64(column) * argument("in", number, "_column") * ITEM_BYTES[given.dtype]
+            return address
+
+        def read_input(number: int, row: Any, column: Any, wide: bool) -> list[Any]:
+            """An input's `width` elements in a row from `column` on."""
+            dtype = inputs[number].dtype
+            if fx.const_expr(inputs[number].columns == 0):
+                return device_epilogue.load(dtype, input_address(number, row, column), 1) * width
+            if fx.const_expr(wide):
+                # n is a multiple of `width` here: a chunk is inside, or it is outside.
+                return device_epilogue.load(dtype, input_address(number, row, fx.min(n0 + column, n - width)), width)
+            elements = []
+            for at in fx.range_constexpr(width):
+                address = input_address(number, row, fx.min(n0 + column + at, n - 1))
+                elements += device_epilogue.load(dtype, address, 1)
+            return elements
+
+        def fixed_inputs(wide: bool) -> list[list[Any]]:
+            """Per input and column: what does not depend on the row is read once."""
+            made = []
+            for number in fx.range_constexpr(len(inputs)):
+                row = fx.Int32(0)
+                made.append([] if inputs[number].rows else [read_input(number, row, at, wide) for at in columns])
+            return made
+
+        def results(i: int, j: int, fixed: list[list[Any]], row_inputs: list[Any]) -> list[list[Any]]:
+            """Per output the fp32 values of one store."""
+            parts = [sums[i][j * fragments_per_store + part] for part in range(fragments_per_store)]
+            per_place = []
+            for at in fx.range_constexpr(width):
+                given = [fixed[x][j][at] if fixed[x] else row_inputs[x][at] for x in range(len(inputs))]
+                per_place.append(device_epilogue.evaluate(epilogue, parts[at // 4][at % 4], given))
+            return [[place[number] for place in per_place] for number in range(len(outputs))]
+
+        def inputs_of(i: int, j: int, wide: bool) -> list[Any]:
+            row = m0 + wave_m0 + i * MFMA_MN + fragment_row
+            made = []
+            for number in fx.range_constexpr(len(inputs)):
+                made.append(read_input(number, row, columns[j], wide) if inputs[number].rows else [])
+            return made
+
+        def packed(values: list[Any], dtype: str) -> Any:
+            vector = fx.Vector.from_elements(values, fx.Float32)
+            return vector if dtype == "float32" else vector.to(device_epilogue.ELEMENTS[dtype])
 
         def store_wide() -> None:
-            offsets = [column_offset(column) for column in columns]
+            fixed = fixed_inputs(True)
             for i in fx.range_constexpr(fragments_m):
-                descriptor, valid_rows = rows_of_c(m0 + wave_m0 + i * MFMA_MN, fx.Int32(MFMA_MN))
-                row_offset = fragment_row * ldc * ELEMENT_BYTES
-                row_offset = (fragment_row < valid_rows).select(row_offset, fx.Int32(OUTSIDE_ROW))
+                rows = [rows_of_output(o, m0 + wave_m0 + i * MFMA_MN, fx.Int32(MFMA_MN)) for o in range(len(outputs))]
                 for j in fx.range_constexpr(stores_n):
-                    _store(descriptor, rounded(i, j).bitcast(fx.Int32), row_offset + offsets[j])
+                    made = results(i, j, fixed, inputs_of(i, j, True))
+                    for o in fx.range_constexpr(len(outputs)):
+                        size = size_of(o)
+                        row_offset = fragment_row * argument("out", o, "_row") * size
+                        row_offset = (fragment_row < rows[o][1]).select(row_offset, fx.Int32(OUTSIDE_ROW))
+                        per_store = min(width, CHUNK_BYTES // size)
+                        for first in fx.range_constexpr(0, width, per_store):
+                            value = packed(made[o][first : first + per_store], outputs[o].dtype).bitcast(fx.Int32)
+                            _store(rows[o][0], value, row_offset + column_offset(columns[j], size) + first * size)
 
         def store_elements() -> None:
-            offsets = [[column_offset(column + at) for at in range(width)] for column in columns]
+            fixed = fixed_inputs(False)
             # Rows too far apart for one descriptor are stored one by one: 16 rounds, with one row inside in each.
-            near = ldc <= FRAGMENT_STRIDE
+            near = fx.Boolean(True)
+            for o in fx.range_constexpr(len(outputs)):
+                near = near & (argument("out", o, "_row") <= FRAGMENT_STRIDE_BYTES // size_of(o))
             count = near.select(fx.Int32(MFMA_MN), fx.Int32(1))
             for i in fx.range_constexpr(fragments_m):
-                # One loop per fragment: around all of them, the compiler would keep every rounded value in a register.
+                made = [results(i, j, fixed, inputs_of(i, j, False)) for j in range(stores_n)]
+                # One loop per fragment: around all of them, the compiler would keep every value in a register.
                 for first in range(0, MFMA_MN, count, unroll=1):  # type: ignore[call-overload]
-                    descriptor, valid_rows = rows_of_c(m0 + wave_m0 + i * MFMA_MN + first, count)
                     own_row = fragment_row - first
-                    inside = (own_row >= 0) & (own_row < valid_rows)
-                    row_offset = inside.select(own_row * ldc * ELEMENT_BYTES, fx.Int32(OUTSIDE_ROW))
-                    for j in fx.range_constexpr(stores_n):
-                        values = rounded(i, j).bitcast(fx.Int16)
-                        for at in fx.range_constexpr(width):
-                            _store(descriptor, values[at], row_offset + offsets[j][at])
+                    for o in fx.range_constexpr(len(outputs)):
+                        size = size_of(o)
+                        descriptor, valid_rows = rows_of_output(o, m0 + wave_m0 + i * MFMA_MN + first, count)
+                        inside = (own_row >= 0) & (own_row < valid_rows)
+                        row_offset = own_row * argument("out", o, "_row") * size
+                        row_offset = inside.select(row_offset, fx.Int32(OUTSIDE_ROW))
+                        for j in fx.range_constexpr(stores_n):
+                            values = packed(made[j][o], outputs[o].dtype)
+                            values = values.bitcast(fx.Int32 if size == 4 else fx.Int16)
+                            for at in fx.range_constexpr(width):
+                                _store(descriptor, values[at], row_offset + column_offset(columns[j] + at, size))
 
-        store_bytes = width * ELEMENT_BYTES
-        misaligned = (fx.Int32(c) | (ldc * ELEMENT_BYTES) | (n * ELEMENT_BYTES)) & (store_bytes - 1)
-        if (misaligned == 0) & (ldc <= FRAGMENT_STRIDE):
-            store_wide()
+        if fx.const_expr(all_unit):
+            misaligned = fx.Int64(n) & (width - 1)
+            near = fx.Boolean(True)
+            for o in fx.range_constexpr(len(outputs)):
+                size, stride = size_of(o), argument("out", o, "_row")
+                bits = argument("out", o, "") | (argument("out", o, "_batch") * size) | fx.Int64(stride) * size
+                misaligned = misaligned | (bits & (min(CHUNK_BYTES, width * size) - 1))
+                near = near & (stride <= FRAGMENT_STRIDE_BYTES // size)
+            for x in fx.range_constexpr(len(inputs)):
+                if fx.const_expr(inputs[x].columns == 1):
+                    size = ITEM_BYTES[inputs[x].dtype]
+                    bits = argument("in", x, "") | (argument("in", x, "_batch") * size)
+                    bits = bits | (argument("in", x, "_row") * size)
+                    misaligned = misaligned | (bits & (min(CHUNK_BYTES, width * size) - 1))
+            if (misaligned == 0) & near:
+                store_wide()
+            else:
+                store_elements()
         else:
             store_elements()
 
     @flyc.jit  # type: ignore[untyped-decorator]
-    def launch_gemm(
-        a: fx.Int64,
-        b: fx.Int64,
-        c: fx.Int64,
-        m: fx.Int32,
-        n: fx.Int32,
-        k: fx.Int32,
-        lda: fx.Int32,
-        ldb: fx.Int32,
-        ldc: fx.Int32,
-        stream: fx.Stream = default_stream,
-    ) -> None:
-        tiles = ((m + (config.tile_m - 1)) // config.tile_m) * ((n + (config.tile_n - 1)) // config.tile_n)
-        gemm_kernel(a, b, c, m, n, k, lda, ldb, ldc).launch(grid=(tiles, 1, 1), block=(threads, 1, 1), stream=stream)
+    def launch_gemm(args: Arguments, stream: fx.Stream = default_stream) -> None:
+        gemm_kernel(args).launch(grid=(1, 1, 1), block=(threads, 1, 1), stream=stream)
 
-    placeholders = tuple(fx.Int64(0) if kind == "i64" else fx.Int32(1) for _, kind in KERNARGS)
-    return Template(name=name, launcher=launch_gemm, arguments=placeholders, threads=threads)
+    placeholders = Arguments(**{field: kind(1) for field, kind in fields.items()})
+    return Template(name=name, launcher=launch_gemm, arguments=(placeholders,), threads=threads)

@@ -3,7 +3,7 @@
 For machines where Triton's LLVM is loaded in the user's process, beside which importing flydsl has crashed. One JSON
 request per line on stdin, one JSON answer per line on stdout, in order, until stdin ends:
 
-    {"op": "gemm", "config": {...}, "dtype": "bfloat16", "arch": "gfx950", "format": "isa"}
+    {"op": "gemm", "config": {...}, "signature": {...}, "arch": "gfx950", "format": "isa"}
     {"ok": true, "code": "<base64>", "kernel": "...", "threads": 256, "format": "isa", "seconds": 0.4, "timings": {...}}
     {"ok": false, "error": "one sentence", "type": "ValueError"}
 

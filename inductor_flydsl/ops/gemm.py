@@ -1,19 +1,25 @@
-"""C[M,N] = A[M,K] @ B[K,N], summed in fp32 and rounded once to the output dtype.
+"""C[M,N] = A[M,K] @ B[K,N], one product or a batch of them, summed in fp32; an epilogue makes the outputs of the sums.
 
 Contract
-- aten.mm, and aten.addmm with beta=0 and alpha=1 (which is mm: the bias is ignored, its NaNs too).
-- A and B both bf16 or both fp16; C in the same dtype.
-- A row-major with any leading stride, B the transpose of a row-major [N,K] weight (`weight.t()`, layout NT).
-- Any M and N from 1, known or dynamic; K a multiple of 8; strides and addresses in whole 16-byte units.
+- aten.mm, addmm, bmm, baddbmm and their overloads with an output dtype; alpha and beta are numbers, and the added tensor has
+  any rank, strides and expansion. With beta=0 it is not read.
+- A and B both bf16 or both fp16; the output in their dtype, or fp32. One rounding, after alpha, beta and the sum.
+- Any M and N from 1, K from 0, known or dynamic; any strides, storage offset and batch stride (also 0) up to a limit that
+  the Decline names. Along one dim of stride 1 with everything in whole 16-byte units, operands are loaded 16 bytes at a
+  time (`loads`); else element by element, which is slower.
+- No element outside of the operands is read, none outside of the output written.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, Any
 
 from inductor_flydsl import gate
 from inductor_flydsl.gate import Decline
+from inductor_flydsl.ops import epilogue as epilogues
+from inductor_flydsl.ops.epilogue import Epilogue
 
 if TYPE_CHECKING:
     import torch
@@ -22,24 +28,25 @@ if TYPE_CHECKING:
     from inductor_flydsl.gate import Size
 
 DTYPES = ("bfloat16", "float16")
-OVERLOADS = ("aten.mm.default", "aten.addmm.default")
+OVERLOADS = tuple(f"aten.{op}.{overload}" for op in ("mm", "addmm", "bmm", "baddbmm") for overload in ("default", "dtype"))
 # Direct-to-LDS loads move 16 bytes a lane: 8 elements of 2 bytes.
 LOAD_ELEMENTS = 8
 # A tile's rows are addressed with 32-bit offsets from the tile's own 64-bit base, and offsets from 2^31 up mean "out of
 # range" to the kernel: the rows of the largest tile, of 2-byte elements, have to stay below that.
 MAX_TILE_ROWS = 256
+MAX_TILE_K = 128
 MAX_LEADING_STRIDE = 2**31 // (MAX_TILE_ROWS * 2) - LOAD_ELEMENTS
+# Loads of elements reach a tile's rows and its K from one base: with both strides at the limit the sum stays below 2^31.
+MAX_ELEMENT_STRIDE = 2**31 // ((MAX_TILE_ROWS + MAX_TILE_K) * 2)
 # s_waitcnt counts up to 63 outstanding vector memory operations (6 bits).
 MAX_VMCNT = 63
 # M, N and K travel as i32, and a kernel rounds them up to whole tiles.
 MAX_SIZE = 2**31 - 1 - 512
 
-# The kernel's arguments, in order. Addresses in bytes, sizes and leading strides in elements.
-KERNARGS = (
-    ("a", "i64"), ("b", "i64"), ("c", "i64"),
-    ("m", "i32"), ("n", "i32"), ("k", "i32"),
-    ("lda", "i32"), ("ldb", "i32"), ("ldc", "i32"),
-)  # fmt: skip
+# Products of a batch stand in the grid's y, which HIP limits (hipDeviceProp_t.maxGridSize); a grid has up to 2^32 - 1
+# work-items in x (AQL dispatch packet).
+MAX_BATCH = 65535
+MAX_WORK_ITEMS = 2**32 - 1
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -116,6 +123,38 @@ class GemmConfig:
 # The name by which launch.py and generated code find this op's config.
 Config = GemmConfig
 
+# How an operand is loaded. "k": 16 bytes along K; "mn": 16 bytes along M or N, transposed on the way out of LDS; "any":
+# element by element, for every stride, offset and K.
+LOADS = ("k", "mn", "any")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GemmSignature:
+    """What one compiled GEMM kernel computes, beside its config: A's and B's dtype, their loads, and the epilogue."""
+
+    dtype: str
+    epilogue: Epilogue
+    load_a: str = "k"
+    load_b: str = "k"
+
+    def __post_init__(self) -> None:
+        for load in (self.load_a, self.load_b):
+            if load not in LOADS:
+                raise ValueError(f"load={load!r} is not one of {', '.join(LOADS)}")
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> GemmSignature:
+        """The inverse of dataclasses.asdict, also after a way through JSON."""
+        return cls(**{**fields, "epilogue": Epilogue.from_dict(fields["epilogue"])})
+
+
+Signature = GemmSignature
+
+
+def signature(dtype: str, *, load_a: str = "k", load_b: str = "k", epilogue: Epilogue | None = None) -> GemmSignature:
+    """The signature of a product of `dtype` matrices; without an epilogue the output has their dtype."""
+    return GemmSignature(dtype=dtype, load_a=load_a, load_b=load_b, epilogue=epilogue or epilogues.store(dtype))
+
 CONFIGS = (
     GemmConfig(tile_m=128, tile_n=128, tile_k=64, waves_m=2, waves_n=2),
     GemmConfig(tile_m=256, tile_n=256, tile_k=64, waves_m=2, waves_n=4),
@@ -127,6 +166,45 @@ CONFIGS = (
     GemmConfig(tile_m=32, tile_n=64, tile_k=64, waves_m=1, waves_n=2),
     GemmConfig(tile_m=16, tile_n=64, tile_k=128, waves_m=1, waves_n=4),
 )
+
+
+def kernargs(signature: GemmSignature) -> tuple[tuple[str, str], ...]:
+    """The kernel's arguments in order, name and kind. Addresses in bytes, sizes and strides in elements.
+
+    A and B are seen as rows of M or of N along K: `_row` and `_k` are their strides. Each output and each input of the
+    epilogue has its own.
+    """
+    made = [
+        ("a", "i64"), ("b", "i64"), ("a_batch", "i64"), ("b_batch", "i64"),
+        ("m", "i32"), ("n", "i32"), ("k", "i32"),
+        ("a_row", "i32"), ("a_k", "i32"), ("b_row", "i32"), ("b_k", "i32"),
+    ]  # fmt: skip
+    for number in range(len(signature.epilogue.outputs)):
+        made += [(f"out{number}_row", "i32"), (f"out{number}", "i64"), (f"out{number}_batch", "i64")]
+    for number in range(len(signature.epilogue.inputs)):
+        made += [(f"in{number}{part}", "i64") for part in ("", "_row", "_column", "_batch")]
+    return tuple(made)
+
+
+def kernel_name(config: GemmConfig, signature: GemmSignature) -> str:
+    """The kernel's symbol: every field of config and signature is in it, so that profiles and errors tell them apart."""
+    short = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
+    epilogue = signature.epilogue
+    outputs = "_".join(short[output.dtype] for output in epilogue.outputs)
+    digest = "" if epilogue.plain else f"_e{hashlib.sha256(repr(epilogue).encode()).hexdigest()[:8]}"
+    return (
+        f"gemm_{short[signature.dtype]}_{outputs}_{signature.load_a}_{signature.load_b}_{config.tile}"
+        f"_w{config.waves_m}x{config.waves_n}_s{config.stages}_g{config.group_m}{digest}"
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Added:
+    """The tensor that addmm and baddbmm add, expanded to the output's shape: strides of 0 where it is broadcast."""
+
+    dtype: torch.dtype
+    strides: tuple[Size, Size]
+    batch_stride: Size = 0
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -142,28 +220,55 @@ class Problem:
     dtype_a: torch.dtype
     dtype_b: torch.dtype
     dtype_out: torch.dtype
+    # None: two matrices.
+    batch: Size | None = None
+    batch_stride_a: Size = 0
+    batch_stride_b: Size = 0
     # Whether the first element is known to be on a 16-byte address; not known means False.
     aligned_a: bool = True
     aligned_b: bool = True
     alpha: float = 1
     beta: float = 0
+    added: Added | None = None
     # Likely values of M, N and K, for ranking where they are dynamic.
     hint: tuple[int, int, int] = (0, 0, 0)
 
     @property
     def shapes(self) -> str:
-        return f"({self.m}, {self.k}) @ ({self.k}, {self.n})"
+        batch = "" if self.batch is None else f"{self.batch}, "
+        return f"({batch}{self.m}, {self.k}) @ ({batch}{self.k}, {self.n})"
 
     @staticmethod
-    def from_tensors(a: torch.Tensor, b: torch.Tensor, overload: str = "aten.mm.default") -> Problem:
-        """The problem of `a @ b` for two matrices."""
+    def from_tensors(
+        a: torch.Tensor,
+        b: torch.Tensor,
+        overload: str = "aten.mm.default",
+        *,
+        added: torch.Tensor | None = None,
+        alpha: float = 1,
+        beta: float = 1,
+        dtype_out: torch.dtype | None = None,
+    ) -> Problem:
+        """The problem of alpha * (a @ b) + beta * added, of matrices or of batches of them."""
+        batched = a.dim() == 3
+        m, k = a.shape[-2:]
+        n = b.shape[-1]
+        wide = None
+        if added is not None:
+            wide = added.expand(*a.shape[:-2], m, n)
         return Problem(
             overload=overload,
-            m=a.shape[0], n=b.shape[1], k=a.shape[1],
-            stride_a=(a.stride(0), a.stride(1)), stride_b=(b.stride(0), b.stride(1)),
-            dtype_a=a.dtype, dtype_b=b.dtype, dtype_out=a.dtype,
+            m=m, n=n, k=k, batch=a.shape[0] if batched else None,
+            stride_a=(a.stride(-2), a.stride(-1)), stride_b=(b.stride(-2), b.stride(-1)),
+            batch_stride_a=a.stride(0) if batched else 0, batch_stride_b=b.stride(0) if batched else 0,
+            dtype_a=a.dtype, dtype_b=b.dtype, dtype_out=dtype_out or a.dtype,
             aligned_a=a.data_ptr() % 16 == 0, aligned_b=b.data_ptr() % 16 == 0,
-            hint=(a.shape[0], b.shape[1], a.shape[1]),
+            alpha=alpha, beta=0 if wide is None else beta,
+            added=None if wide is None else Added(
+                dtype=wide.dtype, strides=(wide.stride(-2), wide.stride(-1)),
+                batch_stride=wide.stride(0) if batched else 0,
+            ),
+            hint=(m, n, k),
         )  # fmt: skip
 
 
@@ -176,50 +281,110 @@ def supports(problem: Problem) -> Decline | None:
         _overload(problem),
         gate.dtype_in("A", problem.dtype_a, dtypes),
         gate.dtype_in("B", problem.dtype_b, (problem.dtype_a,)),
-        gate.dtype_in("the output", problem.dtype_out, (problem.dtype_a,)),
+        gate.dtype_in("the output", problem.dtype_out, (problem.dtype_a, torch.float32)),
         _scalars(problem),
         gate.not_empty("M", problem.m),
         gate.not_empty("N", problem.n),
         gate.not_empty("K", problem.k),
-        gate.multiple_of("K", problem.k, LOAD_ELEMENTS),
+        None if problem.batch is None else gate.not_empty("the batch", problem.batch),
         gate.at_most("M", problem.m, MAX_SIZE),
         gate.at_most("N", problem.n, MAX_SIZE),
         gate.at_most("K", problem.k, MAX_LEADING_STRIDE),
-        _rows("A", "row", problem.m, problem.k, problem.stride_a, problem.aligned_a),
-        _rows("B", "column", problem.n, problem.k, (problem.stride_b[1], problem.stride_b[0]), problem.aligned_b),
+        None if problem.batch is None else gate.at_most("the batch", problem.batch, MAX_BATCH),
+        *(_strides(name, load, stride, rows) for name, load, stride, rows in _operands(problem)),
+        _added(problem),
     )
 
 
 def _overload(problem: Problem) -> Decline | None:
     if problem.overload in OVERLOADS:
         return None
-    return Decline("{overload} is not built yet; {built} are", overload=problem.overload, built=" and ".join(OVERLOADS))
+    return Decline("{overload} is not built; {built} are", overload=problem.overload, built=", ".join(OVERLOADS))
 
 
 def _scalars(problem: Problem) -> Decline | None:
-    if problem.beta != 0:
-        return Decline("beta={beta} is not 0: the bias needs an epilogue, which is not built yet", beta=problem.beta)
-    if problem.alpha != 1:
-        return Decline("alpha={alpha} is not 1: scaling needs an epilogue, which is not built yet", alpha=problem.alpha)
+    for name, value in (("alpha", problem.alpha), ("beta", problem.beta)):
+        if value != value:
+            return Decline("{name} is not known when compiling; a kernel holds it as a constant", name=name)
+    if problem.alpha == 0:
+        return Decline("alpha=0: what NaNs of A and B become then differs between PyTorch's own kernels")
     return None
 
 
-def _rows(name: str, row: str, rows: Size, k: Size, stride: tuple[Size, Size], aligned: bool) -> Decline | None:
-    """The rule for one operand seen as `rows` rows of K elements, `stride` being (row stride, element stride)."""
-    if not aligned:
-        return Decline("{name} is not known to start on a 16-byte address", name=name)
-    if stride[1] != 1:
-        need = "row-major" if name == "A" else "the transpose of a row-major weight (NT)"
-        return Decline("{name} has stride {s} along K, not 1: it has to be {need}", name=name, s=stride[1], need=need)
-    if rows == 1:
-        return None  # the only row starts at the base: its stride is never used
-    label = f"{name}'s {row} stride"
-    checks = gate.first_decline(
-        gate.multiple_of(label, stride[0], LOAD_ELEMENTS), gate.at_most(label, stride[0], MAX_LEADING_STRIDE)
+def _added(problem: Problem) -> Decline | None:
+    if problem.beta == 0 or problem.added is None:
+        return None
+    import torch
+
+    allowed = tuple(getattr(torch, name) for name in epilogues.INPUT_DTYPES)
+    return gate.dtype_in("the added tensor", problem.added.dtype, allowed)
+
+
+def _operands(problem: Problem) -> tuple[tuple[str, str, tuple[Size, Size], Size], ...]:
+    """Per operand: its name, its load, its strides along rows and along K, and how many rows it has."""
+    load_a, load_b = loads(problem)
+    stride_b = (problem.stride_b[1], problem.stride_b[0])
+    return ("A", load_a, problem.stride_a, problem.m), ("B", load_b, stride_b, problem.n)
+
+
+def _strides(name: str, load: str, stride: tuple[Size, Size], rows: Size) -> Decline | None:
+    """The limits of a load's strides; that of the only row is never used."""
+    row, along_k = stride
+    if load == "any":
+        return gate.first_decline(
+            None if rows == 1 else gate.at_most(f"{name}'s row stride", row, MAX_ELEMENT_STRIDE),
+            gate.at_most(f"{name}'s stride along K", along_k, MAX_ELEMENT_STRIDE),
+        )
+    longest = row if load == "k" else along_k
+    return None if rows == 1 else gate.at_most(f"{name}'s leading stride", longest, MAX_LEADING_STRIDE)
+
+
+def loads(problem: Problem) -> tuple[str, str]:
+    """How A and B are loaded, out of LOADS: 16 bytes at a time where that is right for every value of dynamic sizes."""
+    return (
+        _load(problem.m, problem.k, problem.stride_a, problem.batch_stride_a, problem.aligned_a),
+        _load(
+            problem.n, problem.k, (problem.stride_b[1], problem.stride_b[0]), problem.batch_stride_b, problem.aligned_b
+        ),
     )
-    if checks is None and gate.is_static(stride[0]) and gate.is_static(k) and int(stride[0]) < int(k):
-        return Decline("{label}={s} is below K={k}: its rows overlap", label=label, s=stride[0], k=k)
-    return checks
+
+
+def _load(rows: Size, k: Size, stride: tuple[Size, Size], batch_stride: Size, aligned: bool) -> str:
+    row, along_k = stride
+    if not aligned or _ragged(batch_stride):
+        return "any"
+    if along_k == 1 and not _ragged(k) and (rows == 1 or not _ragged(row)):
+        return "k"
+    if row == 1 and not _ragged(rows) and not _ragged(along_k):
+        return "mn"
+    return "any"
+
+
+def _ragged(value: Size) -> bool:
+    """Whether a size or stride is not known to be in whole 16-byte units."""
+    return gate.multiple_of("", value, LOAD_ELEMENTS) is not None
+
+
+def signature_of(problem: Problem) -> GemmSignature:
+    """What the kernel of a supported problem computes."""
+    load_a, load_b = loads(problem)
+    return GemmSignature(
+        dtype=_name(problem.dtype_a), load_a=load_a, load_b=load_b, epilogue=epilogue_of(problem)
+    )
+
+
+def epilogue_of(problem: Problem) -> Epilogue:
+    """alpha, beta and the added tensor of a supported problem; the added tensor, if it is read, is input 0."""
+    added = None
+    if problem.added is not None:
+        row, column = problem.added.strides
+        columns = column if column in (0, 1) else 2
+        added = epilogues.Input(dtype=_name(problem.added.dtype), rows=row != 0, columns=int(columns))
+    return epilogues.scaled_sum(_name(problem.dtype_out), alpha=problem.alpha, beta=problem.beta, added=added)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def profitable(problem: Problem, target: Target) -> Decline | None:
@@ -227,8 +392,15 @@ def profitable(problem: Problem, target: Target) -> Decline | None:
 
     Without split-K the workgroups are the output tiles: PyTorch's libraries split K where few tiles leave CUs idle.
     """
+    slow = [name for name, load, *_ in _operands(problem) if load == "any"]
+    if slow:
+        return Decline(
+            "{names} would be loaded element by element: strides, sizes and address are not all known to be in whole "
+            "16-byte units along one dim of stride 1",
+            names=" and ".join(slow),
+        )
     best = configs(problem, target)[0]
-    tiles = _tiles(best, problem.hint)
+    tiles = _tiles(best, problem.hint) * _batch_hint(problem)
     least = target.compute_units // 4
     if tiles < least:
         return Decline(
@@ -238,17 +410,22 @@ def profitable(problem: Problem, target: Target) -> Decline | None:
     return None
 
 
+def _batch_hint(problem: Problem) -> int:
+    return int(problem.batch) if problem.batch is not None and gate.is_static(problem.batch) else 1
+
+
 def configs(problem: Problem, target: Target) -> list[GemmConfig]:
     """Every config that is valid for `target`, best expected first."""
     valid = [config for config in CONFIGS if config.valid_for(target) is None]
-    return sorted(valid, key=lambda config: _expected_clocks(config, problem.hint, target))
+    batch = _batch_hint(problem)
+    return sorted(valid, key=lambda config: _expected_clocks(config, problem.hint, target, batch))
 
 
 def _tiles(config: GemmConfig, hint: tuple[int, int, int]) -> int:
     return -(-hint[0] // config.tile_m) * -(-hint[1] // config.tile_n)
 
 
-def _expected_clocks(config: GemmConfig, hint: tuple[int, int, int], target: Target) -> float:
+def _expected_clocks(config: GemmConfig, hint: tuple[int, int, int], target: Target, batch: int = 1) -> float:
     """Clocks of the busiest CU, from public peak rates: 2048 bf16 MACs and 64 bytes from L2 per CU and clock.
 
     Four waves are needed to keep the four SIMDs busy. A quarter of the lesser of the two is counted as not hidden
@@ -257,13 +434,13 @@ def _expected_clocks(config: GemmConfig, hint: tuple[int, int, int], target: Tar
     k = max(hint[2], 1)
     macs = config.tile_m * config.tile_n * k / (2048 * min(1.0, config.threads / 256))
     loads = (config.tile_m + config.tile_n) * k * 2 / 64
-    rounds = -(-_tiles(config, hint) // target.compute_units)
+    rounds = -(-_tiles(config, hint) * batch // target.compute_units)
     return rounds * (max(macs, loads) + min(macs, loads) / 4) + 1500
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Launch:
-    """One launch: grid in workgroups, block in threads, kernel arguments in the order of KERNARGS."""
+    """One launch: grid in workgroups, block in threads, kernel arguments in the order of kernargs()."""
 
     grid: tuple[int, int, int]
     block: tuple[int, int, int]
@@ -272,39 +449,103 @@ class Launch:
     writes: tuple[torch.Tensor, ...]
 
 
-def launch(config: GemmConfig, a: torch.Tensor, b: torch.Tensor, out: torch.Tensor) -> Launch | None:
-    """The launch that computes `out = a @ b`, or None where the output is empty.
+def launch(config: GemmConfig, signature: GemmSignature, *tensors: torch.Tensor) -> Launch | None:
+    """The launch for a, b, the epilogue's inputs and its outputs, in this order; None where the output is empty.
 
-    Shapes: a [M,K], b [K,N], out [M,N] with unit column stride. An operand that turns out not to start on a 16-byte
-    address is copied first (the compiler could only assume it). Raises ValueError where sizes that were dynamic when
-    compiling, or tensors given by hand, break a rule of supports().
+    Shapes: a [M,K] or [B,M,K], b [K,N] or [B,K,N], inputs of the outputs' shape (strides of 0 where broadcast), outputs
+    [M,N] or [B,M,N] with unit column stride. An operand that turns out not to fit the kernel's way of loading (the
+    compiler could only assume its address, and sizes were dynamic) is copied first. Raises ValueError where sizes that
+    were dynamic when compiling, or tensors given by hand, break a limit of supports().
     """
-    m, k = a.shape
-    n = b.shape[1]
-    if m == 0 or n == 0:
+    a, b = tensors[:2]
+    inputs = tensors[2 : 2 + len(signature.epilogue.inputs)]
+    outputs = tensors[2 + len(inputs) :]
+    batch = a.shape[0] if a.dim() == 3 else 1
+    m, k = a.shape[-2:]
+    n = b.shape[-1]
+    if m == 0 or n == 0 or batch == 0:
         return None
-    if a.data_ptr() % 16:
-        a = a.clone()
-    if b.data_ptr() % 16:
-        b = b.t().clone().t()
-    if n > 1 and out.stride(1) != 1:
-        raise ValueError(f"gemm writes rows with unit stride, and the output has strides {tuple(out.stride())}")
-    lda = a.stride(0) if m > 1 else k
-    ldb = b.stride(1) if n > 1 else k
-    along_k = a.stride(1) == b.stride(0) == 1
-    if m > MAX_SIZE or n > MAX_SIZE or k % LOAD_ELEMENTS or max(lda, ldb) > MAX_LEADING_STRIDE or not along_k:
-        raise ValueError(f"gemm cannot take these sizes and strides: {supports(Problem.from_tensors(a, b))}")
+    a = _fitting(a, signature.load_a)
+    b = _fitting(b.mT, signature.load_b).mT
+    for output in outputs:
+        if output.shape != (*a.shape[:-1], n) or (n > 1 and output.stride(-1) != 1):
+            raise ValueError(
+                f"gemm writes {(*a.shape[:-1], n)} with unit column stride, and the output is "
+                f"{tuple(output.shape)} with strides {tuple(output.stride())}"
+            )
+    rows_a = (a.stride(-2) if m > 1 else 0, a.stride(-1) if k > 1 else 1)
+    rows_b = (b.stride(-1) if n > 1 else 0, b.stride(-2) if k > 1 else 1)
+    tiles = -(-m // config.tile_m) * -(-n // config.tile_n)
+    _check_limits(signature, m, n, k, batch, rows_a, rows_b, tiles * config.threads)
+    arguments = [
+        a.data_ptr(), b.data_ptr(), _batch_stride(a), _batch_stride(b), m, n, k, *rows_a, *rows_b,
+    ]  # fmt: skip
+    for output in outputs:
+        arguments += [output.stride(-2) if m > 1 else n, output.data_ptr(), _batch_stride(output)]
+    for number, (tensor, given) in enumerate(zip(inputs, signature.epilogue.inputs, strict=True)):
+        row, column = tensor.stride()[-2:]
+        if (row and m > 1 and not given.rows) or (column != given.columns and n > 1 and given.columns != 2):
+            raise ValueError(f"input {number} of the epilogue has strides {tuple(tensor.stride())}, and it is {given}")
+        arguments += [tensor.data_ptr(), row, column, _batch_stride(tensor)]
     return Launch(
-        grid=(-(-m // config.tile_m) * -(-n // config.tile_n), 1, 1),
+        grid=(tiles, batch, 1),
         block=(config.threads, 1, 1),
-        arguments=(a.data_ptr(), b.data_ptr(), out.data_ptr(), m, n, k, lda, ldb, out.stride(0) if m > 1 else n),
-        reads=(a, b),
-        writes=(out,),
+        arguments=tuple(arguments),
+        reads=(a, b, *inputs),
+        writes=tuple(outputs),
     )
 
 
-def reference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    """`a @ b` in fp64 on the CPU, not rounded: [M,K] @ [K,N] -> [M,N]."""
+def _batch_stride(tensor: torch.Tensor) -> int:
+    return tensor.stride(0) if tensor.dim() == 3 else 0
+
+
+def _fitting(rows: torch.Tensor, load: str) -> torch.Tensor:
+    """The operand as [..., rows, K], or a copy of it that its way of loading takes: K or the rows padded with zeros."""
+    if load == "any":
+        return rows
+    count, k = rows.shape[-2:]
+    along = (-1, k) if load == "k" else (-2, count)
+    unit, longest = rows.stride(along[0]), rows.stride(-2 if load == "k" else -1)
+    single = (count if load == "k" else k) == 1
+    ragged = along[1] % LOAD_ELEMENTS or (longest % LOAD_ELEMENTS and not single)
+    ragged = ragged or _batch_stride(rows) % LOAD_ELEMENTS or (unit != 1 and along[1] > 1)
+    if not ragged and rows.data_ptr() % 16 == 0:
+        return rows
+    if along[1] % LOAD_ELEMENTS:
+        raise ValueError(f"gemm was compiled for {'K' if load == 'k' else 'rows'} in whole 16 bytes, not {along[1]}")
     import torch
 
-    return torch.mm(a.detach().to("cpu", torch.float64), b.detach().to("cpu", torch.float64))
+    if load == "k":
+        return rows.clone(memory_format=torch.contiguous_format)
+    return rows.mT.clone(memory_format=torch.contiguous_format).mT
+
+
+def _check_limits(
+    signature: GemmSignature,
+    m: int,
+    n: int,
+    k: int,
+    batch: int,
+    rows_a: tuple[int, int],
+    rows_b: tuple[int, int],
+    work_items: int,
+) -> None:
+    declined = gate.first_decline(
+        gate.at_most("M", m, MAX_SIZE),
+        gate.at_most("N", n, MAX_SIZE),
+        gate.at_most("K", k, MAX_LEADING_STRIDE),
+        gate.at_most("the batch", batch, MAX_BATCH),
+        gate.at_most("the grid's work-items", work_items, MAX_WORK_ITEMS),
+        _strides("A", signature.load_a, rows_a, m),
+        _strides("B", signature.load_b, rows_b, n),
+    )
+    if declined is not None:
+        raise ValueError(f"gemm cannot take these sizes and strides: {declined}")
+
+
+def reference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+    """`a @ b` in fp64 on the CPU, not rounded: [..., M, K] @ [..., K, N] -> [..., M, N]."""
+    import torch
+
+    return torch.matmul(a.detach().to("cpu", torch.float64), b.detach().to("cpu", torch.float64))
