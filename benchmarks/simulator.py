@@ -91,7 +91,7 @@ def gemm_rows() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as folder, config.patch(store_dir=folder):  # type: ignore[attr-defined]
         build.core(store.core_folder(store.folder()))
         for each in gemm.CONFIGS:
-            kernel = launch.kernel("gemm", config=each, dtype="bfloat16", target=target)
+            kernel = launch.kernel("gemm", config=each, signature=gemm.signature("bfloat16"), target=target)
             started = time.perf_counter()
             kernel.compile()
             beyond = time.perf_counter() - started - kernel.compile_seconds

@@ -100,9 +100,7 @@ def runs_in_worker() -> bool:
     return "triton" in sys.modules or importlib.util.find_spec("triton") is not None
 
 
-def compile_kernel(
-    op: str, *, config: dict[str, Any], signature: dict[str, Any], arch: str, format: str
-) -> Compiled:
+def compile_kernel(op: str, *, config: dict[str, Any], signature: dict[str, Any], arch: str, format: str) -> Compiled:
     """Compile one kernel. `format` is "isa" (assembly text, no linker needed) or "hsaco" (a code object, needs ld.lld).
 
     Raises CompileError when FlyDSL is unusable, refuses the kernel, or takes its process down.

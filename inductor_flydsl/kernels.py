@@ -28,7 +28,7 @@ _LDS_BYTES = 160 * 1024
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """One shipped kernel. `occupancy` in waves per SIMD; `lds` in bytes; `max_error` a fraction, None if not checked.
+    """One shipped kernel: a config, and what it computes (`signature`). `occupancy` in waves per SIMD; `lds` in bytes; `max_error` a fraction, None if not checked.
 
     `hazards` holds what the hazard mode found. `assumptions` holds the flipped rules under which the kernel is wrong,
     `held` those of them that must hold, with the reason. `ok`: it compiled without spills and everything that was asked
@@ -38,7 +38,7 @@ class Row:
     op: str
     name: str
     config: dict[str, Any]
-    dtype: str
+    signature: dict[str, Any]
     ok: bool
     max_error: float | None
     spills: int
@@ -68,16 +68,17 @@ def occupancy(facts: KernelFacts, threads: int) -> int:
 def rows(
     *, op: str | None = None, check: bool = False, assumptions: bool = False, hazards: bool = False
 ) -> Iterable[Row]:
-    """A row per shipped config and dtype, as they are made. Compiles into the store; raises CompileError."""
+    """A row per shipped config, dtype and layout, as they are made. Compiles into the store; raises CompileError."""
     with device.simulate():
         import torch
 
         target = device.target_of(torch.device("cpu"))
         assert isinstance(target, device.Target)
         for name in [op] if op else list(OPS):
-            for config in OPS[name].module.CONFIGS:
-                for dtype in OPS[name].module.DTYPES:
-                    kernel = launch.kernel(name, config=config, dtype=dtype, target=target)
+            module = OPS[name].module
+            for config in module.CONFIGS:
+                for signature in (each for dtype in module.DTYPES for each in module.signatures(dtype)):
+                    kernel = launch.kernel(name, config=config, signature=signature, target=target)
                     yield _row(kernel, check=check or assumptions or hazards, assumptions=assumptions, hazards=hazards)
 
 
@@ -90,7 +91,7 @@ def _row(kernel: launch.Kernel, *, check: bool, assumptions: bool, hazards: bool
     broken: dict[str, str] = {}
     found: list[str] = []
     if check:
-        for case in checks.cases(spec.op, spec.config, spec.dtype):
+        for case in checks.cases(spec.op, spec.config, spec.signature):
             shapes.append(case.shape)
             error, fault, _ = _run(kernel, case)
             errors.append(error)
@@ -113,7 +114,7 @@ def _row(kernel: launch.Kernel, *, check: bool, assumptions: bool, hazards: bool
         op=spec.op,
         name=facts.name,
         config=dataclasses.asdict(spec.config),
-        dtype=spec.dtype,
+        signature=dataclasses.asdict(spec.signature),
         ok=not faults,
         max_error=max(errors) if errors else None,
         spills=spills,
@@ -152,12 +153,12 @@ def run(*, op: str | None, check: bool, assumptions: bool, hazards: bool, as_jso
     """Print the rows; 0 if all are ok, 1 otherwise."""
     made: list[Row] = []
     if not as_json:
-        print(f"{'kernel':40} {'VGPR':>5} {'AGPR':>5} {'SGPR':>5} {'LDS':>7} {'spills':>6} {'waves':>5}  result")
+        print(f"{'kernel':46} {'VGPR':>5} {'AGPR':>5} {'SGPR':>5} {'LDS':>7} {'spills':>6} {'waves':>5}  result")
     for row in rows(op=op, check=check, assumptions=assumptions, hazards=hazards):
         made.append(row)
         if not as_json:
             print(
-                f"{row.name:40} {row.vgprs:5} {row.agprs:5} {row.sgprs:5} {row.lds:7} {row.spills:6} "
+                f"{row.name:46} {row.vgprs:5} {row.agprs:5} {row.sgprs:5} {row.lds:7} {row.spills:6} "
                 f"{row.occupancy:5}  {_result(row)}",
                 flush=True,
             )

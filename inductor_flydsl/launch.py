@@ -32,7 +32,7 @@ class LaunchError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What names a kernel: everything that decides its code. `config` and `signature` are the op's frozen dataclasses."""
+    """What names a kernel: everything that decides its code. `config`, `signature`: the op's frozen dataclasses."""
 
     op: str
     config: Any
@@ -101,7 +101,9 @@ class Kernel:
 
         def make() -> tuple[bytes, dict[str, Any]]:
             spec = self.spec
-            log.info("compiling %s %s %s for %s with FlyDSL", spec.op, spec.config.tile, spec.signature, spec.target.arch)
+            log.info(
+                "compiling %s %s %s for %s with FlyDSL", spec.op, spec.config.tile, spec.signature, spec.target.arch
+            )
             ledger.count("compiled", spec.op)
             made = compiler.compile_kernel(
                 self.spec.op,
@@ -209,9 +211,7 @@ def load(
     """The handle for the kernel that generated code names; nothing is compiled before its first call."""
     module = OPS[op].module
     target = Target(arch=arch, kind=kind, compute_units=compute_units)  # type: ignore[arg-type]
-    return kernel(
-        op, config=module.Config(**config), signature=module.Signature.from_dict(signature), target=target
-    )
+    return kernel(op, config=module.Config(**config), signature=module.Signature.from_dict(signature), target=target)
 
 
 def last_launch() -> dict[str, Any]:

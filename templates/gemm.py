@@ -390,7 +390,15 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             return load_tile, clear
 
         def loader(
-            how: str, address: Any, first: Any, rows: Any, stride: Any, stride_k: Any, lds: Any, count: int, permuted: bool
+            how: str,
+            address: Any,
+            first: Any,
+            rows: Any,
+            stride: Any,
+            stride_k: Any,
+            lds: Any,
+            count: int,
+            permuted: bool,
         ) -> Any:
             if fx.const_expr(how == "k"):
                 return along_k(address, first, rows, stride, lds, count, permuted)

@@ -21,8 +21,10 @@ from typing import Any
 import pytest
 import torch
 
+from inductor_flydsl import launch as launching
 from inductor_flydsl import simulator
-from inductor_flydsl.ops.gemm import CONFIGS, KERNARGS, MAX_LEADING_STRIDE, GemmConfig
+from inductor_flydsl.ops import gemm as op
+from inductor_flydsl.ops.gemm import CONFIGS, MAX_LEADING_STRIDE, GemmConfig, GemmSignature, kernargs, kernel_name
 from inductor_flydsl.templates import gemm
 from inductor_flydsl.templates.compile import CompiledSource, LinkerMissing, compile_kernel
 
@@ -46,26 +48,49 @@ GARBAGE = 0x5A
 
 
 def name_of(config: GemmConfig) -> str:
-    return str(gemm.kernel_name(config, "bfloat16")).removeprefix("gemm_bf16_")
+    return kernel_name(config, op.signature("bfloat16")).removeprefix("gemm_bf16_bf16_k_k_")
+
+
+def request(config: GemmConfig, signature: GemmSignature | str, format: str = "isa") -> dict[str, Any]:
+    """What a compile is asked for; a dtype stands for its NT product."""
+    if isinstance(signature, str):
+        signature = op.signature(signature)
+    return {
+        "op": "gemm", "config": dataclasses.asdict(config), "signature": dataclasses.asdict(signature),
+        "arch": "gfx950", "format": format,
+    }  # fmt: skip
 
 
 @functools.cache
-def compiled(config: GemmConfig, dtype: str) -> CompiledSource:
-    return compile_kernel("gemm", config=dataclasses.asdict(config), dtype=dtype, arch="gfx950", format="isa")
+def compiled(config: GemmConfig, signature: GemmSignature | str) -> CompiledSource:
+    return compile_kernel(**request(config, signature))
 
 
 @functools.cache
-def program(config: GemmConfig, dtype: str) -> Any:
-    return simulator.load(compiled(config, dtype).text)
+def program(config: GemmConfig, signature: GemmSignature | str) -> Any:
+    return simulator.load(compiled(config, signature).text)
 
 
-def pack(*values: int) -> bytes:
-    return struct.pack("<3q6i", *values)
+def pack(signature: GemmSignature | str, **values: int) -> bytes:
+    """The kernel's arguments; what is not named is 0."""
+    fields = kernargs(op.signature(signature) if isinstance(signature, str) else signature)
+    assert set(values) <= {name for name, _ in fields}
+    layout = launching._layout(tuple(kind for _, kind in fields))
+    return struct.pack(layout, *(values.get(name, 0) for name, _ in fields))
 
 
-def launch(config: GemmConfig, dtype: str, a: torch.Tensor, b: torch.Tensor, c: torch.Tensor) -> None:
+def launch(
+    config: GemmConfig,
+    dtype: str,
+    a: torch.Tensor,
+    b: torch.Tensor,
+    c: torch.Tensor,
+    load_a: str = "k",
+    load_b: str = "k",
+) -> None:
     """Run the kernel on [M,K], [N,K] and [M,N] views; only the bytes that their elements span exist for it."""
     (m, k), n = a.shape, b.shape[0]
+    signature = op.signature(dtype, load_a=load_a, load_b=load_b)
     buffers = [
         simulator.Buffer(
             address=view.data_ptr(),
@@ -75,11 +100,12 @@ def launch(config: GemmConfig, dtype: str, a: torch.Tensor, b: torch.Tensor, c: 
         )
         for name, view in (("a", a), ("b", b), ("c", c))
     ]
-    program(config, dtype).launch(
+    program(config, signature).launch(
         grid=(math.ceil(m / config.tile_m) * math.ceil(n / config.tile_n), 1, 1),
         block=(config.threads, 1, 1),
         kernarg=pack(
-            a.data_ptr(), b.data_ptr(), c.data_ptr(), m, n, k, a.stride(0), b.stride(0), c.stride(0)
+            signature, a=a.data_ptr(), b=b.data_ptr(), out0=c.data_ptr(), m=m, n=n, k=k, a_row=a.stride(0),
+            a_k=a.stride(1), b_row=b.stride(0), b_k=b.stride(1), out0_row=c.stride(0),
         ),
         buffers=buffers,
     )  # fmt: skip
@@ -281,7 +307,7 @@ def test_spans_beyond_4_gib(which: str) -> None:
 
 
 @pytest.mark.parametrize("n", (40, 41))
-@pytest.mark.parametrize("ldc", (gemm.FRAGMENT_STRIDE, gemm.FRAGMENT_STRIDE + 8, 2**31 - 8))
+@pytest.mark.parametrize("ldc", (gemm.FRAGMENT_STRIDE_BYTES // 2, gemm.FRAGMENT_STRIDE_BYTES // 2 + 8, 2**31 - 8))
 def test_rows_of_the_output_may_be_any_distance_apart(ldc: int, n: int) -> None:
     generator = torch.Generator().manual_seed(2)
     m, k = 70, 40
@@ -302,13 +328,16 @@ def test_the_stride_of_a_single_row_is_not_used() -> None:
         program(SMALL, "bfloat16").launch(
             grid=(1, 1, 1),
             block=(SMALL.threads, 1, 1),
-            kernarg=pack(a.data_ptr(), b.data_ptr(), c.data_ptr(), 1, 1, 72, stride, stride, stride),
+            kernarg=pack(
+                "bfloat16", a=a.data_ptr(), b=b.data_ptr(), out0=c.data_ptr(), m=1, n=1, k=72, a_row=stride, a_k=1,
+                b_row=stride, b_k=1, out0_row=stride,
+            ),
             buffers=[
                 simulator.Buffer(address=a.data_ptr(), nbytes=144, writable=False, name="a"),
                 simulator.Buffer(address=b.data_ptr(), nbytes=144, writable=False, name="b"),
                 simulator.Buffer(address=c.data_ptr(), nbytes=2, writable=True, name="c"),
             ],
-        )
+        )  # fmt: skip
         exact = float(a.double() @ b.double().T)
         assert abs(float(c) - exact) <= 2.0**-7 * abs(exact) + 1e-5
         c.fill_(math.nan)
@@ -363,7 +392,7 @@ def main_loop(text: str) -> list[str]:
 def test_the_loop_waits_once_for_memory_and_spills_nothing(config: GemmConfig, dtype: str) -> None:
     text = compiled(config, dtype).text
     loop = main_loop(text)
-    geometry = gemm.Geometry(config=config)
+    geometry = gemm.Geometry(config=config, signature=op.signature(dtype))
     loads = geometry.loads_a + geometry.loads_b
     waits = [line for line in loop if "vmcnt" in line]
     assert waits == [f"s_waitcnt vmcnt({(config.stages - 2) * loads}) lgkmcnt(0)"]
@@ -398,11 +427,12 @@ def test_the_kernel_takes_the_arguments_of_the_op(dtype: str) -> None:
     found = re.findall(r"\.offset: +(\d+)\n\s+\.size: +(\d+)\n\s+\.value_kind: +by_value", text)
     sizes = {"i64": 8, "i32": 4}
     offset = 0
-    for (_, kind), got in zip(KERNARGS, found, strict=True):
+    for (_, kind), got in zip(kernargs(op.signature(dtype)), found, strict=True):
+        offset += -offset % sizes[kind]
         assert got == (str(offset), str(sizes[kind]))
         offset += sizes[kind]
-    assert compiled(SMALL, dtype).kernel == gemm.kernel_name(SMALL, dtype)
-    assert f"\n{gemm.kernel_name(SMALL, dtype)}:" in text
+    assert compiled(SMALL, dtype).kernel == kernel_name(SMALL, op.signature(dtype))
+    assert f"\n{kernel_name(SMALL, op.signature(dtype))}:" in text
 
 
 @pytest.mark.parametrize("banks, lanes_at_once", [(64, 16), (32, 8)])
@@ -455,7 +485,7 @@ def test_paired_columns_are_a_permutation() -> None:
 def test_a_config_that_cannot_be_built_is_refused_in_words(change: dict[str, int], sentence: str) -> None:
     config = dataclasses.replace(SMALL, **change)
     with pytest.raises(ValueError) as refused:
-        compile_kernel("gemm", config=dataclasses.asdict(config), dtype="bfloat16", arch="gfx950", format="isa")
+        compile_kernel(**request(config, "bfloat16"))
     assert str(refused.value).startswith(sentence)
 
 
@@ -463,24 +493,24 @@ def test_a_config_that_cannot_be_built_is_refused_in_words(change: dict[str, int
     ("change", "sentence"),
     [
         ({"op": "conv"}, "op='conv' has no template; there is one for gemm"),
-        ({"dtype": "float32"}, "dtype='float32' is not one of 'bfloat16', 'float16'"),
+        (
+            {"signature": dataclasses.asdict(op.signature("float32"))},
+            "dtype='float32' is not one of 'bfloat16', 'float16'",
+        ),
         ({"arch": "gfx942"}, "arch='gfx942' has no gemm template; there is one for gfx950"),
         ({"format": "bin"}, "format='bin' is not one of 'isa', 'hsaco', 'fatbin'"),
     ],
 )
-def test_a_request_without_a_kernel_is_refused_in_words(change: dict[str, str], sentence: str) -> None:
-    request: dict[str, Any] = {
-        "op": "gemm", "config": dataclasses.asdict(SMALL), "dtype": "bfloat16", "arch": "gfx950", "format": "isa",
-    }  # fmt: skip
+def test_a_request_without_a_kernel_is_refused_in_words(change: dict[str, Any], sentence: str) -> None:
     with pytest.raises(ValueError) as refused:
-        compile_kernel(**{**request, **change})
+        compile_kernel(**{**request(SMALL, "bfloat16"), **change})
     assert str(refused.value) == sentence
 
 
 def test_a_missing_linker_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("ROCM_PATH", str(tmp_path))
     with pytest.raises(LinkerMissing) as missing:
-        compile_kernel("gemm", config=dataclasses.asdict(SMALL), dtype="bfloat16", arch="gfx950", format="hsaco")
+        compile_kernel(**request(SMALL, "bfloat16", "hsaco"))
     assert str(missing.value).startswith(
         f"FlyDSL needs the linker {tmp_path}/llvm/bin/ld.lld, which is not there: install"
     )
@@ -493,8 +523,10 @@ def test_a_linker_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     linker.chmod(0o755)
     monkeypatch.setenv("ROCM_PATH", str(tmp_path))
     with pytest.raises(LinkerMissing) as failed:
-        compile_kernel("gemm", config=dataclasses.asdict(SMALL), dtype="bfloat16", arch="gfx950", format="fatbin")
-    assert str(failed.value).startswith(f"{linker} did not link gemm_bf16_64x64x64_w2x2_s2_g0, its message is on")
+        compile_kernel(**request(SMALL, "bfloat16", "fatbin"))
+    assert str(failed.value).startswith(
+        f"{linker} did not link gemm_bf16_bf16_k_k_64x64x64_w2x2_s2_g0, its message is on"
+    )
 
 
 HOSTILE = {
@@ -518,12 +550,10 @@ def test_the_users_settings_neither_change_the_code_nor_are_changed(monkeypatch:
     for name, value in HOSTILE.items():
         monkeypatch.setenv(name, value)
     before, hook = dict(os.environ), sys.excepthook
-    again = compile_kernel("gemm", config=dataclasses.asdict(SMALL), dtype="bfloat16", arch="gfx950", format="isa")
+    again = compile_kernel(**request(SMALL, "bfloat16"))
     assert again.code == plain
     with pytest.raises(ValueError):
-        compile_kernel(
-            "gemm", config={**dataclasses.asdict(SMALL), "stages": 1}, dtype="bfloat16", arch="gfx950", format="isa"
-        )
+        compile_kernel(**request(dataclasses.replace(SMALL, stages=1), "bfloat16"))
     assert dict(os.environ) == before
     assert sys.excepthook is hook
 
@@ -532,7 +562,7 @@ def test_threads_compile_one_at_a_time_and_alike() -> None:
     made: list[bytes] = []
 
     def work() -> None:
-        source = compile_kernel("gemm", config=dataclasses.asdict(SMALL), dtype="float16", arch="gfx950", format="isa")
+        source = compile_kernel(**request(SMALL, "float16"))
         made.append(source.code)
 
     threads = [threading.Thread(target=work) for _ in range(4)]
@@ -544,7 +574,7 @@ def test_threads_compile_one_at_a_time_and_alike() -> None:
 
 
 def test_timings_add_up() -> None:
-    source = compile_kernel("gemm", config=dataclasses.asdict(SMALL), dtype="float16", arch="gfx950", format="isa")
+    source = compile_kernel(**request(SMALL, "float16"))
     assert source.timings.traced > 0 and source.timings.lowered > 0
     assert source.seconds == pytest.approx(
         source.timings.imported + source.timings.traced + source.timings.lowered, rel=1e-9
@@ -572,17 +602,15 @@ def converse(lines: Sequence[str], **environment: str) -> tuple[list[str], str]:
 
 
 def test_the_worker_answers_each_request_and_nothing_else(tmp_path: Path) -> None:
-    request: dict[str, Any] = {
-        "op": "gemm", "config": dataclasses.asdict(SMALL), "dtype": "bfloat16", "arch": "gfx950", "format": "isa",
-    }  # fmt: skip
+    wanted = request(SMALL, "bfloat16")
     lines = [
-        json.dumps({"id": 7, **request}),
-        json.dumps({**request, "op": "conv", "id": "x"}),
+        json.dumps({"id": 7, **wanted}),
+        json.dumps({**wanted, "op": "conv", "id": "x"}),
         "no json",
         json.dumps([1]),
-        json.dumps({**request, "surprise": 1}),
+        json.dumps({**wanted, "surprise": 1}),
         "",
-        json.dumps({**request, "dtype": "float16"}),
+        json.dumps(request(SMALL, "float16")),
     ]
     # Dumping makes FlyDSL print to its stdout.
     out, err = converse(lines, FLYDSL_DUMP_IR="1", FLYDSL_DUMP_DIR=str(tmp_path))
@@ -590,7 +618,7 @@ def test_the_worker_answers_each_request_and_nothing_else(tmp_path: Path) -> Non
     assert [answer["ok"] for answer in answers] == [True, False, False, False, False, True]
     assert answers[0]["id"] == 7
     assert base64.b64decode(answers[0]["code"]) == compiled(SMALL, "bfloat16").code
-    assert answers[0]["kernel"] == gemm.kernel_name(SMALL, "bfloat16")
+    assert answers[0]["kernel"] == kernel_name(SMALL, op.signature("bfloat16"))
     assert answers[0]["seconds"] == pytest.approx(sum(answers[0]["timings"].values()))
     assert answers[1]["error"] == "op='conv' has no template; there is one for gemm"
     assert answers[1]["id"] == "x"

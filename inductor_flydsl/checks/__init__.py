@@ -37,7 +37,7 @@ class Case:
         self.tensors[-1].fill_(float("nan"))
 
 
-def cases(op: str, config: Any, dtype: str) -> Iterator[Case]:
-    """The cases of an op's config: a full tile, a ragged edge in every dim, K beyond three pipeline depths."""
+def cases(op: str, config: Any, signature: Any) -> Iterator[Case]:
+    """The cases of a config and signature: a full tile, a ragged edge in every dim, K beyond three pipeline depths."""
     module = importlib.import_module(f"inductor_flydsl.checks.{op}")
-    yield from module.cases(config, dtype)
+    yield from module.cases(config, signature)

@@ -1,4 +1,4 @@
-"""The inputs that every GEMM config has to be right on."""
+"""The inputs that every GEMM config has to be right on, in every way of loading."""
 
 from __future__ import annotations
 
@@ -7,36 +7,53 @@ from collections.abc import Iterator
 import torch
 
 from inductor_flydsl.checks import Case
-from inductor_flydsl.ops.gemm import LOAD_ELEMENTS, GemmConfig, reference
+from inductor_flydsl.ops.gemm import LOAD_ELEMENTS, GemmConfig, GemmSignature, reference
 
 
-def cases(config: GemmConfig, dtype: str) -> Iterator[Case]:
-    """A full tile; ragged edges; the longest K with a tail; one row; leading strides beyond the row."""
-    ragged_m, ragged_n = config.tile_m + config.tile_m // 2 + 3, config.tile_n + config.tile_n // 2 + 5
-    long_k = (3 * config.stages + 1) * config.tile_k + LOAD_ELEMENTS
+def cases(config: GemmConfig, signature: GemmSignature) -> Iterator[Case]:
+    """A full tile; ragged edges; the longest K with a tail; a short K and few rows; memory between the rows."""
+    unit = 1 if "any" in (signature.load_a, signature.load_b) else LOAD_ELEMENTS
+    unit_m = LOAD_ELEMENTS if signature.load_a == "mn" else 1
+    unit_n = LOAD_ELEMENTS if signature.load_b == "mn" else 1
+    ragged_m = config.tile_m + config.tile_m // 2 + 3 * unit_m
+    ragged_n = config.tile_n + config.tile_n // 2 + (1 if unit_n > 1 else 5) * unit_n
+    long_k = (3 * config.stages + 1) * config.tile_k + unit
     shapes = {
         "full tile": (config.tile_m, config.tile_n, config.tile_k * config.stages),
-        "ragged edges": (ragged_m, ragged_n, config.tile_k + LOAD_ELEMENTS),
+        "ragged edges": (ragged_m, ragged_n, config.tile_k + unit),
         "long K with a tail": (config.tile_m, config.tile_n, long_k),
-        "one row, K below a tile": (1, 3, LOAD_ELEMENTS),
+        "few rows, K below a tile": (unit_m, 3 * unit_n, unit),
     }
     for name, (m, n, k) in shapes.items():
-        yield _case(name, m, n, k, dtype, padding=0)
-    yield _case("ragged, strided", ragged_m, ragged_n, long_k, dtype, padding=LOAD_ELEMENTS)
+        yield _case(name, m, n, k, signature, padding=0)
+    yield _case("ragged, strided", ragged_m, ragged_n, long_k, signature, padding=LOAD_ELEMENTS)
 
 
-def _case(name: str, m: int, n: int, k: int, dtype: str, *, padding: int) -> Case:
+def _case(name: str, m: int, n: int, k: int, signature: GemmSignature, *, padding: int) -> Case:
     generator = torch.Generator().manual_seed(m * 7 + n * 3 + k)
-    kind: torch.dtype = getattr(torch, dtype)
-    # What lies between the rows must not matter: NaN.
-    storage_a, storage_b = (torch.full((rows, k + padding), float("nan"), dtype=kind) for rows in (m, n))
-    a, weight = storage_a[:, :k], storage_b[:, :k]
-    a.copy_(torch.randn(m, k, generator=generator))
-    weight.copy_(torch.randn(n, k, generator=generator))
-    out = torch.empty(m, n + padding, dtype=kind)[:, :n]
+    kind: torch.dtype = getattr(torch, signature.dtype)
+    a = operand(m, k, signature.load_a, kind, padding)
+    weight = operand(n, k, signature.load_b, kind, padding)
+    for tensor in (a, weight):
+        tensor.copy_(torch.randn(tensor.shape, generator=generator))
+    out_kind: torch.dtype = getattr(torch, signature.epilogue.outputs[0].dtype)
+    out = torch.empty(m, n + padding, dtype=out_kind)[:, :n]
     expected = reference(a, weight.t())
-    info = torch.finfo(kind)
+    info = torch.finfo(out_kind)
     # One ulp of the output, and fp32 rounding of every partial sum.
     bound = expected.abs().clamp_min(info.tiny) * info.eps
     bound += k * 2.0**-24 * reference(a.double().abs(), weight.double().abs().t())
     return Case(name=name, shape=f"{m}x{n}x{k}", tensors=(a, weight.t(), out), expected=expected, bound=bound)
+
+
+def operand(rows: int, k: int, load: str, kind: torch.dtype, padding: int) -> torch.Tensor:
+    """A [rows, K] view with the strides of a way of loading. What lies between must not matter: it is NaN."""
+    nan = float("nan")
+    if load == "k":
+        return torch.full((rows, k + padding), nan, dtype=kind)[:, :k]
+    if load == "mn":
+        return torch.full((k, rows + padding), nan, dtype=kind)[:, :rows].t()
+    # Odd strides and an odd first element; with padding in both dims, as no matrix of BLAS has them.
+    if padding:
+        return torch.full((rows, 2, k, 3), nan, dtype=kind)[:, 1, :, 1]
+    return torch.full((1 + rows * k,), nan, dtype=kind)[1:].view(rows, k)

@@ -1,7 +1,7 @@
 """What a kernel does with its fp32 accumulator before it stores: a small expression, the same for compile and eager.
 
 An Epilogue is data: hashable, written as JSON into cache keys and generated code. templates/epilogue.py makes device
-code of it, `evaluate` computes it with torch for references and tests, lowering/epilogue.py makes it of Inductor's nodes.
+code of it, `evaluate` computes it with torch for references and tests, lowering/epilogue.py makes it of nodes.
 """
 
 from __future__ import annotations
@@ -194,4 +194,3 @@ def evaluate(epilogue: Epilogue, acc: torch.Tensor, inputs: Sequence[torch.Tenso
             made = torch.where(takes_first | torch.isnan(first), first, second)
         values.append(made)
     return [values[output.step].expand(acc.shape) for output in epilogue.outputs]
-

@@ -28,7 +28,9 @@ if TYPE_CHECKING:
     from inductor_flydsl.gate import Size
 
 DTYPES = ("bfloat16", "float16")
-OVERLOADS = tuple(f"aten.{op}.{overload}" for op in ("mm", "addmm", "bmm", "baddbmm") for overload in ("default", "dtype"))
+OVERLOADS = tuple(
+    f"aten.{op}.{overload}" for op in ("mm", "addmm", "bmm", "baddbmm") for overload in ("default", "dtype")
+)
 # Direct-to-LDS loads move 16 bytes a lane: 8 elements of 2 bytes.
 LOAD_ELEMENTS = 8
 # A tile's rows are addressed with 32-bit offsets from the tile's own 64-bit base, and offsets from 2^31 up mean "out of
@@ -81,7 +83,7 @@ class GemmConfig:
 
     @property
     def outstanding_loads(self) -> int:
-        """Loads per wave that may still be in flight when a K tile has to be complete."""
+        """Loads to LDS per wave that may at most be in flight when a K tile has to be complete."""
         return (self.stages - 2) * (self.tile_m + self.tile_n) // self.rows_per_load
 
     def valid_for(self, target: Target) -> Decline | None:
@@ -155,6 +157,7 @@ def signature(dtype: str, *, load_a: str = "k", load_b: str = "k", epilogue: Epi
     """The signature of a product of `dtype` matrices; without an epilogue the output has their dtype."""
     return GemmSignature(dtype=dtype, load_a=load_a, load_b=load_b, epilogue=epilogue or epilogues.store(dtype))
 
+
 CONFIGS = (
     GemmConfig(tile_m=128, tile_n=128, tile_k=64, waves_m=2, waves_n=2),
     GemmConfig(tile_m=256, tile_n=256, tile_k=64, waves_m=2, waves_n=4),
@@ -166,6 +169,18 @@ CONFIGS = (
     GemmConfig(tile_m=32, tile_n=64, tile_k=64, waves_m=1, waves_n=2),
     GemmConfig(tile_m=16, tile_n=64, tile_k=128, waves_m=1, waves_n=4),
 )
+
+
+# BLAS's names: N is row-major, T column-major, A first. "any" is everything else.
+LAYOUTS = {"NT": ("k", "k"), "NN": ("k", "mn"), "TN": ("mn", "mn"), "TT": ("mn", "k"), "any": ("any", "any")}
+
+
+def signatures(dtype: str) -> list[GemmSignature]:
+    """What is shipped for a dtype, and what `kernels` runs: every layout with a plain store.
+
+    Other epilogues are made from what users write; tests draw them.
+    """
+    return [signature(dtype, load_a=load_a, load_b=load_b) for load_a, load_b in LAYOUTS.values()]
 
 
 def kernargs(signature: GemmSignature) -> tuple[tuple[str, str], ...]:
@@ -289,9 +304,9 @@ def supports(problem: Problem) -> Decline | None:
         None if problem.batch is None else gate.not_empty("the batch", problem.batch),
         gate.at_most("M", problem.m, MAX_SIZE),
         gate.at_most("N", problem.n, MAX_SIZE),
-        gate.at_most("K", problem.k, MAX_LEADING_STRIDE),
+        gate.at_most("K", problem.k, MAX_SIZE),
         None if problem.batch is None else gate.at_most("the batch", problem.batch, MAX_BATCH),
-        *(_strides(name, load, stride, rows) for name, load, stride, rows in _operands(problem)),
+        *(_strides(name, load, stride, rows, problem.k) for name, load, stride, rows in _operands(problem)),
         _added(problem),
     )
 
@@ -327,16 +342,20 @@ def _operands(problem: Problem) -> tuple[tuple[str, str, tuple[Size, Size], Size
     return ("A", load_a, problem.stride_a, problem.m), ("B", load_b, stride_b, problem.n)
 
 
-def _strides(name: str, load: str, stride: tuple[Size, Size], rows: Size) -> Decline | None:
-    """The limits of a load's strides; that of the only row is never used."""
+def _strides(name: str, load: str, stride: tuple[Size, Size], rows: Size, k: Size) -> Decline | None:
+    """The limits of what a load addresses from one base; the stride of the only row is never used."""
     row, along_k = stride
     if load == "any":
         return gate.first_decline(
             None if rows == 1 else gate.at_most(f"{name}'s row stride", row, MAX_ELEMENT_STRIDE),
             gate.at_most(f"{name}'s stride along K", along_k, MAX_ELEMENT_STRIDE),
         )
-    longest = row if load == "k" else along_k
-    return None if rows == 1 else gate.at_most(f"{name}'s leading stride", longest, MAX_LEADING_STRIDE)
+    if load == "mn":
+        return gate.at_most(f"{name}'s leading stride", along_k, MAX_LEADING_STRIDE)
+    return gate.first_decline(
+        gate.at_most(f"K, along which {name} is loaded,", k, MAX_LEADING_STRIDE),
+        None if rows == 1 else gate.at_most(f"{name}'s leading stride", row, MAX_LEADING_STRIDE),
+    )
 
 
 def loads(problem: Problem) -> tuple[str, str]:
@@ -368,9 +387,7 @@ def _ragged(value: Size) -> bool:
 def signature_of(problem: Problem) -> GemmSignature:
     """What the kernel of a supported problem computes."""
     load_a, load_b = loads(problem)
-    return GemmSignature(
-        dtype=_name(problem.dtype_a), load_a=load_a, load_b=load_b, epilogue=epilogue_of(problem)
-    )
+    return GemmSignature(dtype=_name(problem.dtype_a), load_a=load_a, load_b=load_b, epilogue=epilogue_of(problem))
 
 
 def epilogue_of(problem: Problem) -> Epilogue:
@@ -534,11 +551,11 @@ def _check_limits(
     declined = gate.first_decline(
         gate.at_most("M", m, MAX_SIZE),
         gate.at_most("N", n, MAX_SIZE),
-        gate.at_most("K", k, MAX_LEADING_STRIDE),
+        gate.at_most("K", k, MAX_SIZE),
         gate.at_most("the batch", batch, MAX_BATCH),
         gate.at_most("the grid's work-items", work_items, MAX_WORK_ITEMS),
-        _strides("A", signature.load_a, rows_a, m),
-        _strides("B", signature.load_b, rows_b, n),
+        _strides("A", signature.load_a, rows_a, m, k),
+        _strides("B", signature.load_b, rows_b, n, k),
     )
     if declined is not None:
         raise ValueError(f"gemm cannot take these sizes and strides: {declined}")
