@@ -28,7 +28,9 @@ _LDS_BYTES = 160 * 1024
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """One shipped kernel: a config, and what it computes (`signature`). `occupancy` in waves per SIMD; `lds` in bytes; `max_error` a fraction, None if not checked.
+    """One shipped kernel: a config, and what it computes (`signature`).
+
+    `occupancy` in waves per SIMD; `lds` in bytes; `max_error` a fraction, None if not checked.
 
     `hazards` holds what the hazard mode found. `assumptions` holds the flipped rules under which the kernel is wrong,
     `held` those of them that must hold, with the reason. `ok`: it compiled without spills and everything that was asked

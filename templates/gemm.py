@@ -73,7 +73,7 @@ class Template:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Geometry:
-    """What follows from config and signature: all compile-time integers, in elements, rows, chunks or bytes as named."""
+    """What follows from config and signature: compile-time integers, in elements, rows, chunks or bytes as named."""
 
     config: GemmConfig
     signature: GemmSignature
@@ -241,9 +241,9 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
     """The GEMM kernel for one config and one signature; sizes and strides are arguments, ops.gemm.kernargs's.
 
     Grid: ceil(m / tile_m) * ceil(n / tile_n) workgroups in x, products of the batch in y; config.threads threads each.
-    Requires m and n from 1, k from 0; what ops.gemm.loads() asks of the operands' strides and addresses; outputs aligned to
-    their elements, with row strides from n. Only the elements themselves are read and written, never what lies
-    between or behind the rows. Raises ValueError for a config that cannot be built.
+    Requires m and n from 1, k from 0; what ops.gemm.loads() asks of the operands' strides and addresses; outputs
+    aligned to their elements, with row strides from n. Only the elements themselves are read and written, never what
+    lies between or behind the rows. Raises ValueError for a config that cannot be built.
     """
     dtype = signature.dtype
     if dtype not in ("bfloat16", "float16"):

@@ -11,7 +11,10 @@ import torch
 from inductor_flydsl import launch
 from inductor_flydsl.device import Target
 from inductor_flydsl.ops import gemm
+from inductor_flydsl.ops.epilogue import Input
 from inductor_flydsl.ops.gemm import Problem
+
+NT = gemm.signature("bfloat16")
 
 GFX950 = Target(arch="gfx950", kind="simulated", compute_units=256)
 S = sympy.Symbol("s0", integer=True, positive=True)
@@ -26,60 +29,108 @@ def nt(m: int, n: int, k: int, dtype: torch.dtype = torch.bfloat16) -> Problem:
 
 
 @pytest.mark.parametrize(
-    "change",
+    ("change", "loads"),
     [
-        {},
-        {"m": 1, "stride_a": (3, 1)},
-        {"n": 1, "stride_b": (1, 3)},
-        {"m": S},
-        {"n": S},
-        {"k": 8, "stride_a": (8, 1), "stride_b": (1, 8)},
-        {"stride_a": (72, 1)},
-        {"stride_a": (gemm.MAX_LEADING_STRIDE, 1)},
-        {"k": 8 * S, "stride_a": (8 * S, 1), "stride_b": (1, 8 * S)},
-        {"overload": "aten.addmm.default"},
-        {"dtype_a": torch.float16, "dtype_b": torch.float16, "dtype_out": torch.float16},
+        ({}, ("k", "k")),
+        ({"m": 1, "stride_a": (3, 1)}, ("k", "k")),
+        ({"n": 1, "stride_b": (1, 3)}, ("k", "k")),
+        ({"m": S}, ("k", "k")),
+        ({"n": S}, ("k", "k")),
+        ({"k": 8, "stride_a": (8, 1), "stride_b": (1, 8)}, ("k", "k")),
+        ({"stride_a": (72, 1)}, ("k", "k")),
+        ({"stride_a": (0, 1)}, ("k", "k")),
+        ({"stride_a": (gemm.MAX_LEADING_STRIDE, 1)}, ("k", "k")),
+        ({"k": 8 * S, "stride_a": (8 * S, 1), "stride_b": (1, 8 * S)}, ("k", "k")),
+        ({"dtype_a": torch.float16, "dtype_b": torch.float16, "dtype_out": torch.float16}, ("k", "k")),
+        ({"dtype_out": torch.float32, "overload": "aten.mm.dtype"}, ("k", "k")),
+        ({"overload": "aten.addmm.default", "alpha": 0.5, "beta": -2}, ("k", "k")),
+        ({"overload": "aten.bmm.default", "batch": 3, "batch_stride_a": 0, "batch_stride_b": 8}, ("k", "k")),
+        # What is not in whole 16-byte units goes element by element.
+        ({"k": 60, "stride_a": (60, 1), "stride_b": (1, 60)}, ("any", "any")),
+        ({"k": S, "stride_a": (S, 1), "stride_b": (1, S)}, ("any", "any")),
+        ({"stride_a": (65, 1)}, ("any", "k")),
+        ({"stride_b": (1, 68)}, ("k", "any")),
+        ({"stride_a": (64, 0)}, ("any", "k")),
+        ({"aligned_a": False}, ("any", "k")),
+        ({"aligned_b": False}, ("k", "any")),
+        ({"batch": 3, "batch_stride_a": 4, "overload": "aten.bmm.default"}, ("any", "k")),
+        # M or N contiguous.
+        ({"stride_a": (1, 32)}, ("mn", "k")),
+        ({"stride_b": (48, 1)}, ("k", "mn")),
+        ({"stride_a": (1, 32), "stride_b": (48, 1)}, ("mn", "mn")),
+        ({"stride_a": (1, 33)}, ("any", "k")),
+        ({"m": 33, "stride_a": (1, 40)}, ("any", "k")),
+        ({"m": S, "stride_a": (1, S)}, ("any", "k")),
+        ({"m": 8 * S, "stride_a": (1, 8 * S)}, ("mn", "k")),
+        ({"k": S, "stride_a": (1, 32), "stride_b": (48, 1)}, ("mn", "mn")),
     ],
 )
-def test_supported(change: dict[str, object]) -> None:
-    assert gemm.supports(dataclasses.replace(nt(32, 48, 64), **change)) is None
+def test_supported(change: dict[str, object], loads: tuple[str, str]) -> None:
+    problem = dataclasses.replace(nt(32, 48, 64), **change)
+    assert gemm.supports(problem) is None
+    assert gemm.loads(problem) == loads
 
 
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"k": 60}, "K=60 is not a multiple of 8"),
-        ({"k": S}, "K=s0 is dynamic and not known to be a multiple of 8"),
         ({"m": 0}, "M=0: an empty product needs no kernel"),
         ({"n": 0}, "N=0: an empty product needs no kernel"),
         ({"k": 0}, "K=0: an empty product needs no kernel"),
+        ({"batch": 0, "overload": "aten.bmm.default"}, "the batch=0: an empty product needs no kernel"),
+        ({"batch": 65536, "overload": "aten.bmm.default"}, "the batch=65536 is above the limit of 65535"),
         ({"m": 2**31}, "M=2147483648 is above the limit of 2147483135"),
         ({"dtype_a": torch.float32}, "A is torch.float32, not one of torch.bfloat16, torch.float16"),
         ({"dtype_b": torch.float16}, "B is torch.float16, not one of torch.bfloat16"),
-        ({"dtype_out": torch.float32}, "the output is torch.float32, not one of torch.bfloat16"),
-        ({"stride_a": (1, 32)}, "A has stride 32 along K, not 1: it has to be row-major"),
-        ({"stride_a": (64, 0)}, "A has stride 0 along K, not 1: it has to be row-major"),
+        ({"dtype_out": torch.float16}, "the output is torch.float16, not one of torch.bfloat16, torch.float32"),
+        ({"stride_a": (2**22, 1)}, "A's leading stride=4194304 is above the limit of 4194296"),
+        ({"stride_b": (2**22, 1)}, "B's leading stride=4194304 is above the limit of 4194296"),
+        ({"stride_a": (2796203, 1)}, "A's row stride=2796203 is above the limit of 2796202"),
+        ({"stride_a": (3, 2796203)}, "A's stride along K=2796203 is above the limit of 2796202"),
         (
-            {"stride_b": (48, 1)},
-            "B has stride 48 along K, not 1: it has to be the transpose of a row-major weight (NT)",
+            {"k": 2**22, "stride_a": (8, 1)},
+            "K, along which A is loaded,=4194304 is above the limit of 4194296",
         ),
-        ({"stride_a": (65, 1)}, "A's row stride=65 is not a multiple of 8"),
-        ({"stride_b": (1, 68)}, "B's column stride=68 is not a multiple of 8"),
-        ({"stride_a": (0, 1)}, "A's row stride=0 is below K=64: its rows overlap"),
-        ({"stride_a": (2**22, 1)}, "A's row stride=4194304 is above the limit of 4194296"),
-        ({"aligned_a": False}, "A is not known to start on a 16-byte address"),
-        ({"aligned_b": False}, "B is not known to start on a 16-byte address"),
-        ({"beta": 1}, "beta=1 is not 0: the bias needs an epilogue, which is not built yet"),
-        ({"beta": float("nan")}, "beta=nan is not 0: the bias needs an epilogue, which is not built yet"),
-        ({"alpha": 2}, "alpha=2 is not 1: scaling needs an epilogue, which is not built yet"),
+        ({"beta": float("nan")}, "beta is not known when compiling; a kernel holds it as a constant"),
+        ({"alpha": float("nan")}, "alpha is not known when compiling; a kernel holds it as a constant"),
+        ({"alpha": 0}, "alpha=0: what NaNs of A and B become then differs between PyTorch's own kernels"),
         (
-            {"overload": "aten.bmm.default"},
-            "aten.bmm.default is not built yet; aten.mm.default and aten.addmm.default are",
+            {"beta": 1, "added": gemm.Added(dtype=torch.int32, strides=(0, 1))},
+            "the added tensor is torch.int32, not one of torch.bfloat16, torch.float16, torch.float32",
+        ),
+        (
+            {"overload": "aten.mv.default"},
+            "aten.mv.default is not built; aten.mm.default, aten.mm.dtype, aten.addmm.default, aten.addmm.dtype, "
+            "aten.bmm.default, aten.bmm.dtype, aten.baddbmm.default, aten.baddbmm.dtype are",
         ),
     ],
 )
 def test_declined(change: dict[str, object], sentence: str) -> None:
     assert str(gemm.supports(dataclasses.replace(nt(32, 48, 64), **change))) == sentence
+
+
+def test_the_strides_of_what_has_one_row_do_not_matter() -> None:
+    assert gemm.supports(dataclasses.replace(nt(1, 48, 64), stride_a=(2**40, 1))) is None
+    assert gemm.supports(dataclasses.replace(nt(1, 48, 63), stride_a=(2**40, 1))) is None
+
+
+@pytest.mark.parametrize(
+    ("strides", "rows", "columns"),
+    [
+        ((0, 0), False, 0),
+        ((0, 1), False, 1),
+        ((1, 0), True, 0),
+        ((48, 1), True, 1),
+        ((1, 32), True, 2),
+        ((0, 3), False, 2),
+    ],
+)
+def test_the_added_tensor_s_strides_become_its_broadcast(strides: tuple[int, int], rows: bool, columns: int) -> None:
+    added = gemm.Added(dtype=torch.float32, strides=strides)
+    problem = dataclasses.replace(nt(32, 48, 64), overload="aten.addmm.default", beta=1, added=added)
+    assert gemm.supports(problem) is None
+    assert gemm.epilogue_of(problem).inputs == (Input(dtype="float32", rows=rows, columns=columns),)
+    assert gemm.epilogue_of(dataclasses.replace(problem, beta=0)).plain
 
 
 def test_from_tensors_sees_strides_and_addresses() -> None:
@@ -117,22 +168,43 @@ def test_profitable_counts_tiles_against_cus() -> None:
     assert sentence.startswith("1 output tiles of") and "64 of 256 CUs" in sentence
 
 
+def test_profitable_declines_loads_of_elements() -> None:
+    sentence = str(gemm.profitable(dataclasses.replace(nt(4096, 4096, 4096), aligned_b=False), GFX950))
+    assert sentence.startswith("B would be loaded element by element")
+
+
 def test_launch_leaves_out_empty_outputs_and_fills_the_grid() -> None:
     config = gemm.CONFIGS[0]
     a, b = torch.zeros(130, 64, dtype=torch.bfloat16), torch.zeros(257, 64, dtype=torch.bfloat16)
     out = torch.zeros(130, 257, dtype=torch.bfloat16)
-    work = gemm.launch(config, a, b.t(), out)
+    work = gemm.launch(config, NT, a, b.t(), out)
     assert work is not None
     assert work.grid == (2 * 3, 1, 1) and work.block == (256, 1, 1)
-    assert work.arguments == (a.data_ptr(), b.data_ptr(), out.data_ptr(), 130, 257, 64, 64, 64, 257)
-    assert gemm.launch(config, a[:0], b.t(), out[:0]) is None
-    assert gemm.launch(config, a, b[:0].t(), out[:, :0]) is None
+    assert work.arguments == (
+        a.data_ptr(), b.data_ptr(), 0, 0, 130, 257, 64, 64, 1, 64, 1, 257, out.data_ptr(), 0
+    )  # fmt: skip
+    assert gemm.launch(config, NT, a[:0], b.t(), out[:0]) is None
+    assert gemm.launch(config, NT, a, b[:0].t(), out[:, :0]) is None
 
 
-def test_launch_copies_an_operand_that_turns_out_unaligned() -> None:
+def test_launch_of_a_batch() -> None:
+    a, b = torch.zeros(5, 8, 64, dtype=torch.bfloat16), torch.zeros(64, 16, dtype=torch.bfloat16).expand(5, 64, 16)
+    out = torch.zeros(5, 8, 16, dtype=torch.bfloat16)
+    work = gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", load_b="mn"), a, b, out)
+    assert work is not None and work.grid == (1, 5, 1)
+    assert work.arguments == (
+        a.data_ptr(), b.data_ptr(), 512, 0, 8, 16, 64, 64, 1, 1, 16, 16, out.data_ptr(), 128
+    )  # fmt: skip
+    assert gemm.launch(gemm.CONFIGS[0], NT, a[:0], b[:0], out[:0]) is None
+
+
+@pytest.mark.parametrize("load", ["k", "mn"])
+def test_launch_copies_an_operand_that_turns_out_unaligned(load: str) -> None:
     storage = torch.randn(1 + 16 * 64).bfloat16()
     a, out = storage[1:].view(16, 64), torch.zeros(16, 16, dtype=torch.bfloat16)
-    work = gemm.launch(gemm.CONFIGS[0], a, a.t(), out)
+    if load == "mn":
+        a, out = a.t(), torch.zeros(64, 64, dtype=torch.bfloat16)
+    work = gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", load_a=load, load_b=load), a, a.t(), out)
     assert work is not None and a.data_ptr() % 16
     assert work.arguments[0] % 16 == 0 and work.arguments[1] % 16 == 0
     assert torch.equal(work.reads[0], a) and torch.equal(work.reads[1], a.t())
@@ -140,18 +212,22 @@ def test_launch_copies_an_operand_that_turns_out_unaligned() -> None:
 
 def test_launch_refuses_sizes_that_were_dynamic_and_break_a_rule() -> None:
     a, out = torch.zeros(4, 12, dtype=torch.bfloat16), torch.zeros(4, 4, dtype=torch.bfloat16)
-    with pytest.raises(ValueError, match="K=12 is not a multiple of 8"):
-        gemm.launch(gemm.CONFIGS[0], a, a.t(), out)
+    with pytest.raises(ValueError, match="compiled for K in whole 16 bytes, not 12"):
+        gemm.launch(gemm.CONFIGS[0], NT, a, a.t(), out)
     a, out = torch.zeros(8, 8, dtype=torch.bfloat16), torch.zeros(8, 8, dtype=torch.bfloat16)
-    with pytest.raises(ValueError, match="B has stride 8 along K, not 1"):
-        gemm.launch(gemm.CONFIGS[0], a, a, out)
-    with pytest.raises(ValueError, match=r"the output has strides \(1, 8\)"):
-        gemm.launch(gemm.CONFIGS[0], a, a.t(), out.t())
+    with pytest.raises(ValueError, match=r"the output is \(8, 8\) with strides \(1, 8\)"):
+        gemm.launch(gemm.CONFIGS[0], NT, a, a.t(), out.t())
+    far = torch.zeros(2**23 + 8, dtype=torch.bfloat16).as_strided((8, 2), (0, 2**23))
+    with pytest.raises(ValueError, match="A's stride along K=8388608 is above the limit of 2796202"):
+        gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", load_a="any", load_b="any"), far, a[:2], out)
+    bias = gemm.epilogues.scaled_sum("bfloat16", alpha=1, beta=1, added=Input(dtype="bfloat16", rows=False, columns=1))
+    with pytest.raises(ValueError, match=r"input 0 of the epilogue has strides \(8, 1\)"):
+        gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", epilogue=bias), a, a.t(), out, out)
 
 
 def test_the_kernarg_layout_is_the_abi_s() -> None:
-    # three 8-byte addresses, then six 4-byte integers: no padding
-    assert launch._layout(tuple(kind for _, kind in gemm.KERNARGS)) == "<qqqiiiiii"
+    # four 8-byte numbers, then 4-byte integers; an output's address follows its stride, so that nothing is padded
+    assert launch._layout(tuple(kind for _, kind in gemm.kernargs(NT))) == "<qqqqiiiiiiiiqq"
     assert launch._layout(("i32", "i64", "i32")) == "<i4xqi"
 
 

@@ -127,14 +127,17 @@ def test_a_kernel_launches_on_its_tensor_s_device_and_current_stream(
     monkeypatch.setattr(launch, "_claimed", None)
     config = gemm.CONFIGS[0]
     spec = launch.Spec(
-        op="gemm", config=config, dtype="bfloat16", target=Target(arch="gfx950", kind="hip", compute_units=256)
+        op="gemm",
+        config=config,
+        signature=gemm.signature("bfloat16"),
+        target=Target(arch="gfx950", kind="hip", compute_units=256),
     )
     kernel = launch.Kernel(spec)
     a, weight, out = (torch.zeros(64, 64, dtype=torch.bfloat16).as_subclass(OnGpu) for _ in range(3))
     kernel(a, weight.t(), out)
     assert recorder.record_stream() == 11 and guarded == [3]
     assert kernarg_of(recorder) == struct.pack(
-        "<qqqiiiiii", a.data_ptr(), weight.data_ptr(), out.data_ptr(), 64, 64, 64, 64, 64, 64
+        "<4q8i2q", a.data_ptr(), weight.data_ptr(), 0, 0, 64, 64, 64, 64, 1, 64, 1, 64, out.data_ptr(), 0
     )
     kernel(a, weight.t(), out)
     assert recorder.record_stream() == 22, "the stream has to be read at every call"

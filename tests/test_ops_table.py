@@ -28,7 +28,9 @@ def test_every_op_has_its_room_everywhere() -> None:
             "Config",
             "CONFIGS",
             "DTYPES",
-            "KERNARGS",
+            "Signature",
+            "signatures",
+            "kernargs",
             "launch",
             "reference",
         ):

@@ -111,7 +111,9 @@ def test_a_launch_reads_and_writes_only_its_tensors() -> None:
         assert isinstance(target, device.Target)
         from inductor_flydsl.ops import gemm
 
-        launch.kernel("gemm", config=gemm.CONFIGS[0], dtype="bfloat16", target=target)(x, weight.t(), out)
+        launch.kernel("gemm", config=gemm.CONFIGS[0], signature=gemm.signature("bfloat16"), target=target)(
+            x, weight.t(), out
+        )
     assert_product(out.contiguous(), x, weight.t())
     around[1:41, 4:28] = 7.0
     assert bool((around == 7.0).all())

@@ -1,12 +1,12 @@
 """C[M,N] = A[M,K] @ B[K,N], one product or a batch of them, summed in fp32; an epilogue makes the outputs of the sums.
 
 Contract
-- aten.mm, addmm, bmm, baddbmm and their overloads with an output dtype; alpha and beta are numbers, and the added tensor has
-  any rank, strides and expansion. With beta=0 it is not read.
+- aten.mm, addmm, bmm, baddbmm and their overloads with an output dtype; alpha and beta are numbers, and the added
+  tensor has any rank, strides and expansion. With beta=0 it is not read.
 - A and B both bf16 or both fp16; the output in their dtype, or fp32. One rounding, after alpha, beta and the sum.
-- Any M and N from 1, K from 0, known or dynamic; any strides, storage offset and batch stride (also 0) up to a limit that
-  the Decline names. Along one dim of stride 1 with everything in whole 16-byte units, operands are loaded 16 bytes at a
-  time (`loads`); else element by element, which is slower.
+- Any M and N from 1, K from 0, known or dynamic; any strides, storage offset and batch stride (also 0) up to a limit
+  that the Decline names. Along one dim of stride 1 with everything in whole 16-byte units, operands are loaded 16
+  bytes at a time (`loads`); else element by element, which is slower.
 - No element outside of the operands is read, none outside of the output written.
 """
 
@@ -38,7 +38,7 @@ LOAD_ELEMENTS = 8
 MAX_TILE_ROWS = 256
 MAX_TILE_K = 128
 MAX_LEADING_STRIDE = 2**31 // (MAX_TILE_ROWS * 2) - LOAD_ELEMENTS
-# Loads of elements reach a tile's rows and its K from one base: with both strides at the limit the sum stays below 2^31.
+# Loads of elements reach a tile's rows and K from one base: with both strides at the limit the sum is below 2^31.
 MAX_ELEMENT_STRIDE = 2**31 // ((MAX_TILE_ROWS + MAX_TILE_K) * 2)
 # s_waitcnt counts up to 63 outstanding vector memory operations (6 bits).
 MAX_VMCNT = 63
@@ -202,7 +202,7 @@ def kernargs(signature: GemmSignature) -> tuple[tuple[str, str], ...]:
 
 
 def kernel_name(config: GemmConfig, signature: GemmSignature) -> str:
-    """The kernel's symbol: every field of config and signature is in it, so that profiles and errors tell them apart."""
+    """The kernel's symbol: it holds all of config and signature, so that profiles and errors tell them apart."""
     short = {"bfloat16": "bf16", "float16": "f16", "float32": "f32"}
     epilogue = signature.epilogue
     outputs = "_".join(short[output.dtype] for output in epilogue.outputs)
