@@ -44,6 +44,9 @@ class Decision:
     decline: str = ""
     candidates: list[Candidate] = dataclasses.field(default_factory=list)
     kernel: Kernel | None = None
+    # Nodes that the kernel computes in its epilogue, and why the last one that could have been was not.
+    fused: int = 0
+    unfused: str = ""
 
     def record(self) -> tuple[str, str, str, int, str]:
         """What another process needs to count this decision again: op, instance, choice, our candidates, decline."""

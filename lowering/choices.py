@@ -12,7 +12,7 @@ from torch._inductor.virtualized import V
 from inductor_flydsl import activation, compiler, config, device, launch, ledger, simulator
 from inductor_flydsl.gate import Decline
 from inductor_flydsl.lowering import gemm
-from inductor_flydsl.lowering.template import KernelChoice
+from inductor_flydsl.lowering.candidate import KernelChoice
 from inductor_flydsl.ops import OPS
 from inductor_flydsl.options import selected_ops
 
@@ -32,8 +32,10 @@ def offer(choices: list[Any]) -> list[Any]:
     if not op or op not in selected_ops():
         return choices
     device.note_compile()
-    inputs, layout = _nodes(node, choices, reader)
-    inputs = reader.operands(node.target, inputs)
+    given, layout = _nodes(node, choices, reader)
+    inputs = reader.operands(node, given, layout)
+    if inputs is None:
+        return choices
     problem = reader.problem(node, inputs, layout)
     decision = ledger.add(
         ledger.Decision(
@@ -48,7 +50,7 @@ def offer(choices: list[Any]) -> list[Any]:
         V.graph,
     )
     target = device.target_of(layout.device)
-    ours = _candidates(op, problem, target, inputs, layout, decision)
+    ours = _candidates(op, problem, target, inputs, layout, decision, [each.get_name() for each in given])
     if isinstance(ours, Decline):
         ledger.declined(decision, ours)
         # Nothing is timed by the wall clock in the simulated world, so PyTorch's first choice stands.
@@ -59,9 +61,15 @@ def offer(choices: list[Any]) -> list[Any]:
 
 
 def _candidates(
-    op: str, problem: Any, target: device.Target | Decline, inputs: list[Any], layout: Any, decision: ledger.Decision
+    op: str,
+    problem: Any,
+    target: device.Target | Decline,
+    inputs: list[Any],
+    layout: Any,
+    decision: ledger.Decision,
+    names: list[str],
 ) -> list[Any] | Decline:
-    """Our choices for one op instance, best expected first, or why there are none."""
+    """Our choices for one op instance, best expected first, or why there are none. `names` are the op's inputs'."""
     module = OPS[op].module
     if isinstance(target, Decline):
         return target
@@ -73,8 +81,8 @@ def _candidates(
         return reason or fixed
     number = {"baseline": 1, "ranked": config.max_candidates, "exhaustive": None}[config.search]
     ranked = module.configs(problem, target)[:number]
-    dtype = str(problem.dtype_a).removeprefix("torch.")
-    kernels = [launch.kernel(op, config=each, dtype=dtype, target=target) for each in ranked]
+    signature = module.signature_of(problem)
+    kernels = [launch.kernel(op, config=each, signature=signature, target=target) for each in ranked]
     decision.candidates += [
         ledger.Candidate(name=f"flydsl {each.tile}", time=f"rank {rank}") for rank, each in enumerate(ranked, 1)
     ]
@@ -84,7 +92,7 @@ def _candidates(
             kernels[0].compile()
         except (compiler.CompileError, simulator.SimulatorError) as error:
             return Decline("{error}", error=error)
-    return [KernelChoice(kernel, inputs, fixed, decision) for kernel in kernels]
+    return [KernelChoice(kernel, inputs, fixed, decision, names) for kernel in kernels]
 
 
 def _nodes(node: Any, choices: list[Any], reader: Any) -> tuple[list[Any], Any]:
