@@ -82,36 +82,66 @@ def source_hash() -> str:
 
 @functools.cache
 def template_hash() -> str:
-    """sha256 over the kernel templates' sources: what decides a kernel's code on our side."""
-    from inductor_flydsl import templates
+    """sha256 over the sources of templates and ops: what decides a kernel's code, and its arguments, on our side."""
+    from inductor_flydsl import ops, templates
 
     digest = hashlib.sha256()
-    for path in sorted(Path(templates.__path__[0]).glob("*.py")):
-        digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    for folder in (ops, templates):
+        for path in sorted(Path(folder.__path__[0]).glob("*.py")):
+            digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 
-def runs_in_worker() -> bool:
-    """Whether compiles go to a worker process (config.compile_in; "auto" asks whether Triton is installed)."""
-    from inductor_flydsl import config
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Where:
+    """Where kernels are compiled: config.compile_in and config.compile_workers.
 
-    if config.compile_in != "auto":
-        return bool(config.compile_in == "worker")
+    Taken where an op is decided on: options belong to the thread that set them, and compiles run in others.
+    """
+
+    place: str
+    workers: int
+
+    @classmethod
+    def now(cls) -> Where:
+        from inductor_flydsl import config
+
+        return cls(place=config.compile_in, workers=config.compile_workers)
+
+
+def runs_in_worker(place: str) -> bool:
+    """Whether compiles go to a worker process ("auto" asks whether Triton is installed)."""
+    if place != "auto":
+        return place == "worker"
     return "triton" in sys.modules or importlib.util.find_spec("triton") is not None
 
 
-def compile_kernel(op: str, *, config: dict[str, Any], signature: dict[str, Any], arch: str, format: str) -> Compiled:
+def compile_kernel(
+    op: str, *, config: dict[str, Any], signature: dict[str, Any], arch: str, format: str, where: Where | None = None
+) -> Compiled:
     """Compile one kernel. `format` is "isa" (assembly text, no linker needed) or "hsaco" (a code object, needs ld.lld).
 
+    `where` defaults to what the options of this thread say.
     Raises CompileError when FlyDSL is unusable, refuses the kernel, or takes its process down.
     """
     problem = flydsl_problem()
     if problem is not None:
         raise CompileError(str(problem))
     request = {"op": op, "config": config, "signature": signature, "arch": arch, "format": format}
-    if runs_in_worker():
-        return _worker().compile(request)
-    return _compile_here(request)
+    where = where or Where.now()
+    if runs_in_worker(where.place):
+        return _compile_in_worker(request, where.workers)
+    # FlyDSL compiles one kernel at a time in a process: what comes meanwhile goes to workers.
+    alone = where.place == "process" or where.workers < 2
+    if not _compiling_here.acquire(blocking=alone):
+        return _compile_in_worker(request, where.workers)
+    try:
+        return _compile_here(request)
+    finally:
+        _compiling_here.release()
+
+
+_compiling_here = threading.Lock()
 
 
 def _compile_here(request: dict[str, Any]) -> Compiled:
@@ -134,11 +164,10 @@ def _compile_here(request: dict[str, Any]) -> Compiled:
 
 
 class _Worker:
-    """A process that imports FlyDSL and compiles on request: one line of JSON in, one line out."""
+    """A process that imports FlyDSL and compiles on request, one at a time: one line of JSON in, one line out."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.lock = threading.Lock()
         self.process = subprocess.Popen(
             [sys.executable, "-m", "inductor_flydsl.templates.worker"],
             stdin=subprocess.PIPE,
@@ -148,13 +177,12 @@ class _Worker:
 
     def compile(self, request: dict[str, Any]) -> Compiled:
         assert self.process.stdin is not None and self.process.stdout is not None
-        with self.lock:
-            try:
-                self.process.stdin.write(json.dumps(request) + "\n")
-                self.process.stdin.flush()
-                answer = self._answer()
-            except OSError:
-                answer = None
+        try:
+            self.process.stdin.write(json.dumps(request) + "\n")
+            self.process.stdin.flush()
+            answer = self._answer()
+        except OSError:
+            answer = None
         if answer is None:
             self.stop()
             raise CompileError(
@@ -195,15 +223,65 @@ class _Worker:
                 self.process.kill()
 
 
-_worker_lock = threading.Lock()
-_the_worker: _Worker | None = None
+class _Pool:
+    """Workers that wait for requests, and how many there may be."""
+
+    def __init__(self) -> None:
+        self.idle: list[_Worker] = []
+        self.busy = 0
+        self.free = threading.Condition()
+
+    def take(self, most: int) -> _Worker:
+        """A worker of one's own, started if there are fewer than `most`; waits for one otherwise."""
+        with self.free:
+            while True:
+                # A fork inherits the objects, not the right to talk over their pipes; a worker may have been killed.
+                self.idle = [worker for worker in self.idle if worker.alive()]
+                if self.idle:
+                    self.busy += 1
+                    return self.idle.pop()
+                if self.busy < most:
+                    self.busy += 1
+                    break
+                self.free.wait()
+        try:
+            worker = _Worker()
+        except BaseException:
+            self.give_up()
+            raise
+        atexit.register(worker.stop)
+        return worker
+
+    def give_back(self, worker: _Worker) -> None:
+        with self.free:
+            self.busy -= 1
+            if worker.alive():
+                self.idle.append(worker)
+            self.free.notify()
+
+    def give_up(self) -> None:
+        with self.free:
+            self.busy -= 1
+            self.free.notify()
 
 
-def _worker() -> _Worker:
-    global _the_worker
-    with _worker_lock:
-        # A fork inherits the object, not the right to talk over its pipes.
-        if _the_worker is None or not _the_worker.alive():
-            _the_worker = _Worker()
-            atexit.register(_the_worker.stop)
-        return _the_worker
+_pool = _Pool()
+
+
+def _renew_pool() -> None:
+    global _pool, _compiling_here
+    _pool, _compiling_here = _Pool(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    # A lock that a thread of the parent held would stay locked for ever in the child.
+    os.register_at_fork(after_in_child=_renew_pool)
+
+
+def _compile_in_worker(request: dict[str, Any], workers: int) -> Compiled:
+    pool = _pool
+    worker = pool.take(workers)
+    try:
+        return worker.compile(request)
+    finally:
+        pool.give_back(worker)

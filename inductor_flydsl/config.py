@@ -37,10 +37,19 @@ store_dir: str = os.environ.get("INDUCTOR_FLYDSL_STORE_DIR", "")
 # FlyDSL's LLVM beside Triton's has crashed processes (MSLK#490).
 compile_in: str = options.choice("INDUCTOR_FLYDSL_COMPILE_IN", "auto", options.COMPILE_IN)
 
+# How many worker processes may compile at the same time; each takes about 450 MB.
+compile_workers: int = options.number("INDUCTOR_FLYDSL_COMPILE_WORKERS", min(8, os.cpu_count() or 1))
+
 # Wave-instructions that one simulated launch may execute before it counts as an endless loop.
 simulator_step_limit: int = options.number("INDUCTOR_FLYDSL_SIMULATOR_STEP_LIMIT", 20_000_000_000)
 
 # These decide where things run or are kept, not what code is made.
-_cache_config_ignore_prefix: list[str] = ["store_dir", "compile_in", "simulator_step_limit", "_cache"]
+_cache_config_ignore_prefix: list[str] = [
+    "store_dir",
+    "compile_in",
+    "compile_workers",
+    "simulator_step_limit",
+    "_cache",
+]
 
 install_config_module(sys.modules[__name__])

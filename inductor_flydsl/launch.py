@@ -59,6 +59,7 @@ class Kernel:
         self.spec = spec
         # Options belong to the thread that set them (torch 2.13 on); a later launch may be another thread's.
         self._root = store.folder()
+        self._where = compiler.Where.now()
         self._lock = threading.Lock()
         self._entry: store.Entry | None = None
         self._program: Program | None = None
@@ -111,6 +112,7 @@ class Kernel:
                 signature=fields["signature"],
                 arch=self.spec.target.arch,
                 format=format,
+                where=self._where,
             )
             return made.code, {"seconds": made.seconds, "kernel": made.kernel}
 

@@ -11,7 +11,7 @@ COMPILE_IN = ("auto", "process", "worker")
 # The options that torch.compile(options={"flydsl.<name>": ...}) takes: what a compile decides by.
 PER_COMPILE = ("ops", "force", "search", "max_candidates", "on_decline", "compile_in")
 # All of them; a launch, which may be another thread's and much later, goes by the rest.
-NAMES = (*PER_COMPILE, "store_dir", "simulator_step_limit")
+NAMES = (*PER_COMPILE, "store_dir", "compile_workers", "simulator_step_limit")
 
 
 def flag(name: str, default: bool) -> bool:
@@ -54,7 +54,7 @@ def check() -> None:
         value = getattr(config, name)
         if not isinstance(value, kind):
             raise ValueError(f"inductor_flydsl.config.{name}={value!r} is not a {kind.__name__}")
-    for name in ("max_candidates", "simulator_step_limit"):
+    for name in ("max_candidates", "compile_workers", "simulator_step_limit"):
         value = getattr(config, name)
         if not isinstance(value, int) or value < 1:
             raise ValueError(f"inductor_flydsl.config.{name}={value!r} is not a whole number above 0")

@@ -23,8 +23,12 @@ _ERF_SMALL = (
     7.853861353153693e-5, -8.010193625184903e-4, 5.188327685732524e-3, -2.685381193529856e-2,
     1.128358514861418e-1, -3.761262582423300e-1, 1.128379165726710e0,
 )  # fmt: skip
-# 1 - erf(x) = (t * this(t)) * exp(-x^2), t = 1 / (1 + 0.3275911 x) (Abramowitz and Stegun, 7.1.26): 1.5e-7 of 1.
-_ERF_LARGE = (1.061405429, -1.453152027, 1.421413741, -0.284496736, 0.254829592)
+# -log(1 - erf(x)) / x, |x| from 0.9: our own fit (least squares weighted to the minimax of erf on [0.9, 4.2], and above
+# 18 beyond): 7.6e-8 of 1 in fp32. Highest power first.
+_ERF_LARGE = (
+    1.0763108548417222e-5, -3.180590574629605e-4, 3.622916294261813e-3, -2.3720180615782738e-2, 1.06187604367733e-1,
+    6.351814866065979e-1, 1.1286410093307495e0,
+)  # fmt: skip
 
 
 def evaluate(epilogue: Epilogue, acc: Any, inputs: Sequence[Any]) -> list[Any]:
@@ -82,8 +86,7 @@ def _tanh(x: Any) -> Any:
 def _erf(x: Any) -> Any:
     size = _absolute(x)
     small = x * _polynomial(x * x, _ERF_SMALL)
-    t = fx.Float32(1.0) / (size * fx.Float32(0.3275911) + fx.Float32(1.0))
-    large = fx.Float32(1.0) - t * _polynomial(t, _ERF_LARGE) * _exp(-(size * size))
+    large = fx.Float32(1.0) - _exp(-(size * _polynomial(size, _ERF_LARGE)))
     return (size < fx.Float32(1.0)).select(small, _with_sign(large, x))
 
 

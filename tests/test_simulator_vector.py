@@ -1,4 +1,4 @@
-"""Vector instructions together: aliasing, accumulation registers.
+"""Vector instructions together: aliasing, accumulation registers, constants of packed fp32.
 
 Each by itself is compared with AMD's pseudo-code in test_simulator_pseudocode.py."""
 
@@ -36,3 +36,15 @@ def test_accumulation_registers() -> None:
     assert (found["v11"][~active] == 0).all()
     assert (found["a0"][active] == 5).all()
     assert (found["a3"] == np.where(active, a, 0)).all()
+
+
+def test_the_high_result_of_a_constant_in_packed_fp32_is_nan() -> None:
+    """Not established, so NaN: op_sel_hi 0 says what LLVM means where it is read."""
+    a, b = generator("packed constant").uniform(-4, 4, (2, LANES)).astype(np.float32)
+    body = "v_pk_add_f32 v[10:11], v[10:11], -1.0\nv_pk_mul_f32 v[12:13], v[12:13], 0.5 op_sel_hi:[1,0]"
+    vectors = {"v10": a, "v11": b, "v12": a, "v13": b}
+    found = run_wave(
+        body, vectors={name: value.view(np.uint32) for name, value in vectors.items()}, read=list(vectors)
+    ).vectors
+    assert (found["v10"].view(np.float32) == a - 1).all() and np.isnan(found["v11"].view(np.float32)).all()
+    assert (found["v12"].view(np.float32) == a / 2).all() and (found["v13"].view(np.float32) == b / 2).all()

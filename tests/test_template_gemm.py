@@ -306,6 +306,30 @@ def test_spans_beyond_4_gib(which: str) -> None:
     assert ((c.double() - exact).abs() <= allowed_error(a, b, exact, torch.bfloat16)).all()
 
 
+@pytest.mark.parametrize("which", "ab")
+@pytest.mark.parametrize("load", ("mn", "any"))
+def test_other_loads_span_beyond_4_gib(load: str, which: str) -> None:
+    """At the largest stride along K: from the first row of K to the last 5 GB; and of elements in both dims."""
+    generator = torch.Generator().manual_seed(4)
+    m, n, k = 40, 48, 1000
+    stride = MAX_LEADING_STRIDE if load == "mn" else op.MAX_ELEMENT_STRIDE
+    far = spread(k, m if which == "a" else n, stride).t()
+    if load == "any":
+        rows = 70
+        m, n, k = (rows, n, 900) if which == "a" else (m, rows, 900)
+        span = (rows + k) * stride
+        memory = torch.frombuffer(reserve(2 * span), dtype=torch.bfloat16)
+        far = memory.as_strided((rows, k), (stride, stride - 1))
+    near = torch.randn(n if which == "a" else m, k, generator=generator).to(torch.bfloat16)
+    values = torch.randn(far.shape, generator=generator)
+    far.copy_(values)
+    c = torch.full((m, n), math.nan, dtype=torch.bfloat16)
+    a, b = (far, near) if which == "a" else (near, far)
+    launch(MEDIUM, "bfloat16", a, b, c, **{f"load_{which}": load})
+    exact = a.double() @ b.double().T
+    assert ((c.double() - exact).abs() <= allowed_error(a, b, exact, torch.bfloat16)).all()
+
+
 @pytest.mark.parametrize("n", (40, 41))
 @pytest.mark.parametrize("ldc", (gemm.FRAGMENT_STRIDE_BYTES // 2, gemm.FRAGMENT_STRIDE_BYTES // 2 + 8, 2**31 - 8))
 def test_rows_of_the_output_may_be_any_distance_apart(ldc: int, n: int) -> None:
