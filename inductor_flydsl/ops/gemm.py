@@ -144,6 +144,11 @@ class GemmSignature:
             if load not in LOADS:
                 raise ValueError(f"load={load!r} is not one of {', '.join(LOADS)}")
 
+    def __str__(self) -> str:
+        epilogue = "" if self.epilogue.plain else f", {len(self.epilogue.steps)} steps of epilogue"
+        outputs = ", ".join(output.dtype for output in self.epilogue.outputs)
+        return f"{self.dtype} -> {outputs}, loads {self.load_a} and {self.load_b}{epilogue}"
+
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> GemmSignature:
         """The inverse of dataclasses.asdict, also after a way through JSON."""
@@ -483,7 +488,9 @@ def launch(config: GemmConfig, signature: GemmSignature, *tensors: torch.Tensor)
     if m == 0 or n == 0 or batch == 0:
         return None
     a = _fitting(a, signature.load_a)
-    b = _fitting(b.mT, signature.load_b).mT
+    columns = b.mT
+    fitting = _fitting(columns, signature.load_b)
+    b = b if fitting is columns else fitting.mT
     for output in outputs:
         if output.shape != (*a.shape[:-1], n) or (n > 1 and output.stride(-1) != 1):
             raise ValueError(
