@@ -4,7 +4,7 @@ TORCH ?= 2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: venv demo test test-slow test-peers test-matrix bench lint clean
+.PHONY: venv demo test test-slow test-peers test-gpu test-matrix bench lint clean
 
 venv: $(VENV)/.done
 
@@ -40,6 +40,14 @@ $(PEERS)/.done: pyproject.toml Makefile
 
 test-peers: $(PEERS)/.done
 	PEER_TORCH=$(abspath $(PEER_TORCH)) $(PEERS)/bin/python -m pytest -q -n 2 --dist worksteal tests/peers tests/test_docs.py
+
+# On any GPU that PyTorch and Triton can use, with the Python that has them: a stand-in takes our kernels' place.
+GPU_PYTHON ?= python3
+
+test-gpu:
+	rm -rf build/gpu
+	$(GPU_PYTHON) -m pip install --quiet --no-deps --target build/gpu .
+	PYTHONPATH=$(abspath build/gpu) $(GPU_PYTHON) -m pytest -q -m gpu tests/gpu
 
 # torch 2.15.0 and 2.11.0 are CUDA builds of several GB each, and flydsl 0.4.2 stands for the older release.
 test-matrix: venv
