@@ -11,7 +11,7 @@ from inductor_flydsl.ops.gemm import LOAD_ELEMENTS, GemmConfig, reference
 
 
 def cases(config: GemmConfig, dtype: str) -> Iterator[Case]:
-    """A full tile; ragged edges; the longest K with a tail; one row; leading strides beyond the row."""
+    """A full tile; ragged edges; the longest K with a tail; one row; leading strides beyond the row; both kinds of store."""
     ragged_m, ragged_n = config.tile_m + config.tile_m // 2 + 3, config.tile_n + config.tile_n // 2 + 5
     long_k = (3 * config.stages + 1) * config.tile_k + LOAD_ELEMENTS
     shapes = {
@@ -21,11 +21,19 @@ def cases(config: GemmConfig, dtype: str) -> Iterator[Case]:
         "one row, K below a tile": (1, 3, LOAD_ELEMENTS),
     }
     for name, (m, n, k) in shapes.items():
-        yield _case(name, m, n, k, dtype, padding=0)
-    yield _case("ragged, strided", ragged_m, ragged_n, long_k, dtype, padding=LOAD_ELEMENTS)
+        yield case(name, m, n, k, dtype)
+    yield case("ragged, strided", ragged_m, ragged_n, long_k, dtype, padding=LOAD_ELEMENTS)
+    # Wide stores with rows and columns beyond the edge; rows that begin aligned and do not end so; both with a tail of K
+    # that lacks one load.
+    whole_n, short_k = config.tile_n + config.tile_n // 2, 2 * config.tile_k - LOAD_ELEMENTS
+    yield case("ragged, wide stores", ragged_m, whole_n + LOAD_ELEMENTS, short_k, dtype, padding=LOAD_ELEMENTS)
+    yield case("ragged, aligned rows", ragged_m, whole_n + 3, short_k, dtype, padding=LOAD_ELEMENTS, out_padding=5)
 
 
-def _case(name: str, m: int, n: int, k: int, dtype: str, *, padding: int) -> Case:
+def case(
+    name: str, m: int, n: int, k: int, dtype: str, *, padding: int = 0, out_padding: int | None = None
+) -> Case:
+    """One problem with `padding` elements behind each row of A and B, and `out_padding`, or as many, of C."""
     generator = torch.Generator().manual_seed(m * 7 + n * 3 + k)
     kind: torch.dtype = getattr(torch, dtype)
     # What lies between the rows must not matter: NaN.
@@ -33,7 +41,7 @@ def _case(name: str, m: int, n: int, k: int, dtype: str, *, padding: int) -> Cas
     a, weight = storage_a[:, :k], storage_b[:, :k]
     a.copy_(torch.randn(m, k, generator=generator))
     weight.copy_(torch.randn(n, k, generator=generator))
-    out = torch.empty(m, n + padding, dtype=kind)[:, :n]
+    out = torch.empty(m, n + (padding if out_padding is None else out_padding), dtype=kind)[:, :n]
     expected = reference(a, weight.t())
     info = torch.finfo(kind)
     # One ulp of the output, and fp32 rounding of every partial sum.
