@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import copy
+import ctypes
 import dataclasses
 import random
 import re
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 from inductor_flydsl.simulator import Finding, Hazards, SimulatorError, SimulatorFault, UnsupportedInstruction
 from inductor_flydsl.simulator import access as access_facts
 from inductor_flydsl.simulator import wait_states as wait_facts
 from inductor_flydsl.simulator.assembly import Kernel, Line
+from inductor_flydsl.simulator.decode import INSTRUCTION
 from inductor_flydsl.simulator.hazards import KINDS
 from inductor_flydsl.simulator.program import Buffer, Program
 
@@ -88,22 +92,45 @@ class Mutant:
     def program(self) -> Program:
         """Raises UnsupportedInstruction where the text is none of gfx950."""
         made = Program(self.kernel())
-        base, rows = self.subject.program, made._decoded.rows
-        accumulators = made._decoded.first_accumulator
-        if accumulators == base._decoded.first_accumulator:
-            # The hazard mode's facts of the other lines are what they were; making them takes longer than a run.
-            changed = [] if self.after is None else [self.index]
-            lines, chosen = [made._kernel.lines[at] for at in changed], [rows[at] for at in changed]
-            spliced = {
-                "_accesses": access_facts.packed(access_facts.accesses(lines, chosen, accumulators)),
-                "_waits": wait_facts.packed(lines, chosen, accumulators),
-            }
-            for name, new in spliced.items():
-                old = getattr(base, name)
-                # Both end with a record for the guard behind the last instruction.
-                size = len(old) // (len(base._kernel.lines) + 1)
-                made.__dict__[name] = old[: size * self.index] + new[: len(new) - size] + old[size * (self.index + 1) :]
+        base, changed = self.subject.program, [] if self.after is None else [self.index]
+        if made._decoded.first_accumulator == base._decoded.first_accumulator:
+            lines, rows = [made._kernel.lines[at] for at in changed], [made._decoded.rows[at] for at in changed]
+            _splice(made, base, self.index, lines, rows)
         return made
+
+
+_NOTHING = "s_nop 0"
+
+
+def without(subject: Subject, index: int) -> Program:
+    """The kernel with the wait or barrier `index` gone and the wait state that it stood for still there.
+
+    Only its record is another: to decode 15,000 lines for each of 500 waits would take minutes.
+    """
+    base, line = subject.program, Line(number=subject.kernel.lines[index].number, text=_NOTHING)
+    lines = (*subject.kernel.lines[:index], line, *subject.kernel.lines[index + 1 :])
+    nothing = Program(dataclasses.replace(subject.kernel, lines=(line,)))
+    made = copy.copy(base)
+    made._kernel = dataclasses.replace(subject.kernel, lines=lines)
+    rows, size = nothing._decoded.rows, INSTRUCTION.size
+    code = bytearray(base._code.raw)
+    code[size * index : size * (index + 1)] = nothing._code.raw[:size]
+    made._code = ctypes.create_string_buffer(bytes(code), len(code))
+    _splice(made, base, index, [line], list(rows))
+    return made
+
+
+def _splice(made: Program, base: Program, index: int, lines: list[Line], rows: list[Any]) -> None:
+    """The hazard mode's facts of all other lines are what they were; making them takes longer than a run."""
+    accumulators = base._decoded.first_accumulator
+    for name, new in (
+        ("_accesses", access_facts.packed(access_facts.accesses(lines, rows, accumulators))),
+        ("_waits", wait_facts.packed(lines, rows, accumulators)),
+    ):
+        old = getattr(base, name)
+        # Both end with a record for the guard behind the last instruction.
+        size = len(old) // (len(base._kernel.lines) + 1)
+        made.__dict__[name] = old[: size * index] + new[: len(new) - size] + old[size * (index + 1) :]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
