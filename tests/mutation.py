@@ -250,7 +250,9 @@ def swizzles(text: str, draw: random.Random) -> list[str]:
 def lanes(text: str, draw: random.Random) -> list[str]:
     """Which lane: a cross-lane instruction's pattern, or a constant applied to the work item's number in v0."""
     made = []
-    for at in re.finditer(r"(?<=row_shr:)\d+|(?<=row_shl:)\d+|(?<=row_ror:)\d+|(?<=SWAP,)\d+|(?<=BITMASK_PERM,)\d+", text):
+    for at in re.finditer(
+        r"(?<=row_shr:)\d+|(?<=row_shl:)\d+|(?<=row_ror:)\d+|(?<=SWAP,)\d+|(?<=BITMASK_PERM,)\d+", text
+    ):
         value = int(at[0])
         made += [_changed(text, at, new) for new in (value * 2, value // 2, value + 1)]
     for one, other in (("permlane16_", "permlane32_"), ("permlane32_", "permlane16_")):
@@ -266,13 +268,15 @@ def lanes(text: str, draw: random.Random) -> list[str]:
 _NEIGHBOURS = tuple(
     group.split()
     for group in (
-        "_add_ _sub_ _subrev_", "_addc_ _subb_", "_min_ _max_", "_lt_ _le_ _gt_ _ge_", "_eq_ _ne_ _ge_", "_eq_ _lg_ _le_",
+        "_add_ _sub_ _subrev_", "_addc_ _subb_", "_min_ _max_", "_lt_ _le_ _gt_ _ge_", "_eq_ _ne_ _ge_",
+        "_eq_ _lg_ _le_",
         "_and_ _or_ _xor_", "_and_ _andn2_", "_lshl_ _lshr_ _ashr_", "_lshlrev_ _lshrrev_ _ashrrev_", "lshl_or and_or",
         "lshl_add add_lshl add3 lshl_or", "_u32 _i32", "_i64 _u64", "_bf16 _f16", "mul_lo_u32 mul_hi_u32",
         "s_mul_i32 s_mul_hi_i32 s_mul_hi_u32", "_b32 _u16", "scc0 scc1", "vccz vccnz", "execz execnz", "_short _byte",
-        "_ushort _sshort _ubyte", "v_rcp_ v_rsq_ v_sqrt_", "_fma_ _fmac_", "_min_ _max_", "pk_mul pk_add", "v_mul_f v_add_f",
+        "_ushort _sshort _ubyte", "v_rcp_ v_rsq_ v_sqrt_", "_fma_ _fmac_", "pk_mul pk_add", "v_mul_f v_add_f",
         "permlane16 permlane32", "bfe_u32 bfe_i32", "add_u32 min_u32", "ds_write_b32 ds_write_b16 ds_add_u32",
-        "ds_add_u32 ds_sub_u32 ds_max_u32", "_bfrev_ _not_", "_brev_ _not_", "saveexec_b64 wrexec_b64", "_cselect_ _and_",
+        "ds_add_u32 ds_sub_u32 ds_max_u32", "_bfrev_ _not_", "_brev_ _not_", "saveexec_b64 wrexec_b64",
+        "_cselect_ _and_",
         "_add_i32 _min_i32", "s_and_saveexec s_or_saveexec s_andn2_saveexec", "_mad_u64_u32 _mad_i64_i32",
     )
 )  # fmt: skip

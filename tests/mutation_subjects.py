@@ -49,7 +49,8 @@ def _launch(name: str, found: _Recorded, **more: Any) -> Launch:
     assert more["right"](), f"{name} is wrong before anything was changed"
     given = {key: found.options[key] for key in ("grid", "block", "kernarg")}
     return Launch(
-        name=name, **given, buffers=tuple(found.options["buffers"]), dynamic_lds=found.options.get("dynamic_lds", 0), **more
+        name=name, **given, buffers=tuple(found.options["buffers"]),
+        dynamic_lds=found.options.get("dynamic_lds", 0), **more,
     )  # fmt: skip
 
 
@@ -108,7 +109,7 @@ _BEHIND = 256
 
 
 def _far(near: checks.Case, out_stride: int) -> checks.Case:
-    """Rows so far apart, and so many, that offsets need more than 32 bits; of the memory between them little is used."""
+    """Rows so far apart that offsets need more than 32 bits; of the memory between them little is used."""
     a, b, out = near.tensors
     a, b = _apart(a, MAX_LEADING_STRIDE), _apart(b.t(), MAX_LEADING_STRIDE).t()
     wider = torch.empty(out.shape[0], out.shape[1] + _BEHIND, dtype=out.dtype)
@@ -216,7 +217,7 @@ def _rows(n: int, content: str) -> torch.Tensor:
 
 
 def _varied(n: int, k: int) -> torch.Tensor:
-    """1024 rows: k NaNs with one payload bit each, ties of k and more, neighbours that differ in one bit, and normals."""
+    """1024 rows: k NaNs with one payload bit each, ties of k and more, neighbours one bit apart, and normals."""
     draw = torch.Generator().manual_seed(n + k)
     rows = 1024
     x = torch.randn(rows, n, generator=draw)
@@ -228,6 +229,8 @@ def _varied(n: int, k: int) -> torch.Tensor:
     x[ties] = torch.zeros(n).expand(int(ties.sum()), n).scatter(1, places[ties], 1.0)
     flipped = bits[:, :1] ^ 1 << torch.randint(0, 23, (rows, n), generator=draw, dtype=torch.int32)
     bits[near] = flipped[near]
+    # Few positive numbers: the k-th is negative.
+    x[::8] -= 3.0
     return x
 
 

@@ -16,13 +16,17 @@ from collections.abc import Sequence
 from inductor_flydsl.simulator.assembly import Kernel
 
 _REGISTER = re.compile(r"\b([vsa])(\d+)\b|\b([vsa])\[(\d+):(\d+)\]")
+LGKM_CAPACITY = 15
 _COUNT = re.compile(r"(vmcnt|lgkmcnt)\((\d+)\)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Use:
-    """What an instruction has to do with waits. `queue` is the order in which it returns: vm, lds, or scalar, which has
-    none. `result` holds the registers that come back, `touched` all that are named."""
+    """What an instruction has to do with waits.
+
+    `queue` is the order in which it returns: vm, lds, or scalar, which has none. `result` holds
+    the registers that come back, `touched` all that are named.
+    """
 
     queue: str
     result: frozenset[tuple[str, int]]
@@ -42,7 +46,10 @@ class Use:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Pair:
-    """The operation that is waited for and what needs it: by a `register`, or perhaps by LDS (`lds`)."""
+    """The operation that is waited for and what needs it: by a `register`, or perhaps by LDS (`lds`).
+
+    `full`: by a register, which so many younger operations follow that the counter does not hold them.
+    """
 
     kind: str
     producer: int
@@ -79,7 +86,8 @@ def use_of(text: str) -> Use:
     first = operands.split(",")[0] if returns else ""
     counts = {counter: int(count) for counter, count in _COUNT.findall(operands)} if name == "s_waitcnt" else {}
     return Use(
-        queue=queue, result=_registers(first), touched=_registers(operands), reads_lds=reads, writes_lds=writes, counts=counts
+        queue=queue, result=_registers(first), touched=_registers(operands),
+        reads_lds=reads, writes_lds=writes, counts=counts,
     )  # fmt: skip
 
 
@@ -132,17 +140,20 @@ class Waits:
         use = self.uses[operation]
         return use.counter == counter and (left == 0 if use.queue == "scalar" else younger >= left)
 
-    def covered(self, at: int, counter: str) -> list[int]:
-        """The operations that the wait `at` is the first to cover, on some path."""
-        left = self.uses[at].counts[counter]
-        return [op for op, younger in self.outstanding[at].items() if self._retires(op, younger, counter, left)]
+    def needs_wait(self, at: int, counter: str, raised: int = 99) -> list[Pair]:
+        """What goes wrong where this counter of the wait `at` waits for `raised`, or not at all; register pairs first.
 
-    def needs_wait(self, at: int, counter: str) -> list[Pair]:
-        """What goes wrong without this counter of the wait `at`: register pairs first."""
-        found = [pair for op in self.covered(at, counter) for pair in self._uncovered(op, at, counter)]
+        Empty where nothing does: the counter is not needed.
+        """
+        left = self.uses[at].counts[counter]
+        covered = [
+            op for op, younger in self.outstanding[at].items()
+            if self._retires(op, younger, counter, left) and not self._retires(op, younger, counter, raised)
+        ]  # fmt: skip
+        found = [pair for op in covered for pair in self._uncovered(op, at, counter, raised)]
         return sorted(set(found), key=lambda pair: (pair.kind != "register", pair.producer, pair.consumer))
 
-    def _uncovered(self, operation: int, without: int, counter: str) -> list[Pair]:
+    def _uncovered(self, operation: int, without: int, counter: str, raised: int) -> list[Pair]:
         """Follows an operation from the wait that is not there: who meets it before another wait covers it?
 
         Phases: 0 outstanding; 1 outstanding and behind a barrier; 2 done, but behind a barrier that it was not done at.
@@ -157,12 +168,15 @@ class Waits:
             best[at, phase] = younger
             use = self.uses[at]
             for each, left in use.counts.items():
-                if (at, each) != (without, counter) and phase < 2 and self._retires(operation, younger, each, left):
+                left = raised if (at, each) == (without, counter) else left
+                if phase < 2 and self._retires(operation, younger, each, left):
                     phase = 2 if phase else 3
             if phase == 3 or (phase == 2 and self.texts[at] == "s_barrier"):
                 continue
             if phase < 2 and self._clashes(produced, use):
-                found.append(Pair(kind="register", producer=operation, consumer=at))
+                # Issue waits where the counter is full, so that the first of 16 is back: the hazard mode assumes so.
+                full = produced.queue == "lds" and younger >= LGKM_CAPACITY
+                found.append(Pair(kind="full" if full else "register", producer=operation, consumer=at))
                 continue
             crossing = phase or {produced.queue, use.queue} == {"vm", "lds"}
             if crossing and produced.may_meet_in_lds(use):

@@ -11,7 +11,7 @@ from inductor_flydsl.ops.gemm import LOAD_ELEMENTS, GemmConfig, reference
 
 
 def cases(config: GemmConfig, dtype: str) -> Iterator[Case]:
-    """A full tile; ragged edges; the longest K with a tail; one row; leading strides beyond the row; both kinds of store."""
+    """A full tile; ragged edges; the longest K with a tail; one row; leading strides beyond the row; both stores."""
     ragged_m, ragged_n = config.tile_m + config.tile_m // 2 + 3, config.tile_n + config.tile_n // 2 + 5
     long_k = (3 * config.stages + 1) * config.tile_k + LOAD_ELEMENTS
     shapes = {
@@ -23,16 +23,14 @@ def cases(config: GemmConfig, dtype: str) -> Iterator[Case]:
     for name, (m, n, k) in shapes.items():
         yield case(name, m, n, k, dtype)
     yield case("ragged, strided", ragged_m, ragged_n, long_k, dtype, padding=LOAD_ELEMENTS)
-    # Wide stores with rows and columns beyond the edge; rows that begin aligned and do not end so; both with a tail of K
-    # that lacks one load.
+    # Wide stores with rows and columns beyond the edge; rows that begin aligned and do not end so; both with a tail of
+    # K that lacks one load.
     whole_n, short_k = config.tile_n + config.tile_n // 2, 2 * config.tile_k - LOAD_ELEMENTS
     yield case("ragged, wide stores", ragged_m, whole_n + LOAD_ELEMENTS, short_k, dtype, padding=LOAD_ELEMENTS)
     yield case("ragged, aligned rows", ragged_m, whole_n + 3, short_k, dtype, padding=LOAD_ELEMENTS, out_padding=5)
 
 
-def case(
-    name: str, m: int, n: int, k: int, dtype: str, *, padding: int = 0, out_padding: int | None = None
-) -> Case:
+def case(name: str, m: int, n: int, k: int, dtype: str, *, padding: int = 0, out_padding: int | None = None) -> Case:
     """One problem with `padding` elements behind each row of A and B, and `out_padding`, or as many, of C."""
     generator = torch.Generator().manual_seed(m * 7 + n * 3 + k)
     kind: torch.dtype = getattr(torch, dtype)
