@@ -142,8 +142,21 @@ def _near(mutant: Mutant, pattern: str, *, before: int = 0, behind: int = 0) -> 
 def _sign_of_k(mutant: Mutant) -> bool:
     # Division of K, or of K + tile - 1, by the tile, rounded down: one less where it is negative and not whole.
     assert MAX_LEADING_STRIDE < 2**22
-    division = r"s_cmp_lt_i32 (s\d+), 0\ns_cselect_b64 (?:.*\n)*?s_and_b64 (?:.*\n)*?s_subb_u32 s\d+, s\d+, 0"
-    return _near(mutant, division, behind=26) or _near(mutant, r"s_cmp_lt_i32 s\d+, 0\ns_cselect_b64", behind=18)
+    if mutant.before.startswith("s_ashr"):
+        sign, k = re.findall(r"s\d+", mutant.before)
+        return _near(mutant, rf"s_lshr_b32 {sign}, {sign}, \d+\n(.*\n)*?s_add_i32 s\d+, {k}, {sign}\b", behind=40)
+    if mutant.before.startswith("s_lshr"):
+        (sign, *_) = re.findall(r"s\d+", mutant.before)
+        return _near(mutant, rf"s_ashr_i32 {sign}, s\d+, 31\n(.*\n)*?s_lshr_b32 {sign}, {sign}", before=20)
+    whole = r"s_cmp_lt_i32 s\d+, 0\n(.*\n)*?s_cselect_b64 (.*\n)*?s_and_b64 (.*\n)*?s_subb_u32 s\d+, s\d+, 0"
+    return _near(mutant, whole, behind=45)
+
+
+def _last_round(mutant: Mutant) -> bool:
+    """Whether the register is next asked by the tail's own comparison, behind its jump back."""
+    register = re.findall(r"v\d+", mutant.before)[0]
+    straight = rf"\A(?:(?!s_c?branch).*\n)+s_cbranch_scc0 \S+\nv_cmp_le_i32_e32 vcc, s\d+, {register}\b"
+    return _near(mutant, straight, behind=60)
 
 
 def _only_bit_31(mutant: Mutant) -> bool:
@@ -205,8 +218,7 @@ EQUIVALENTS = (
     ),
     Equivalent(
         family="gemm", change=r"v_add_u32_e32 (v\d+), (64|0x80), \1 -> v_add_u32_e32 \1, (0x[0-9a-f]+|-?\d+), \1",
-        holds=lambda mutant: _near(mutant, r"s_cbranch_scc0 \S+\nv_cmp_le_i32", behind=40)
-        and not _near(mutant, r"s_branch", before=20),
+        holds=_last_round,
         proof="K of the next round of the tail, which is one K tile and has no next round",
     ),
     Equivalent(
@@ -229,6 +241,32 @@ EQUIVALENTS = (
         holds=lambda mutant: True,
         proof="Bits 11:0 of a descriptor's last word are DST_SEL_X to W, which untyped loads and stores do not ask "
         "(CDNA3 ISA, buffer resource descriptor)",
+    ),
+    Equivalent(
+        family="norm", change=r"v_add_f32_e32 (.*) -> v_sub_f32_e32 \1",
+        holds=lambda mutant: _near(mutant, r"v_cmp_gt_u32_e32 vcc, 4, (.*\n)*?v_permlane(32|16)_swap", before=22)
+        and not _near(mutant, r"ds_swizzle", before=3),
+        proof="The sum over waves: lanes from 4 on hold 0, so that lane 0, of which alone the sum is asked, subtracts "
+        "0 from itself; its partners in later steps lie in its own half and do so too",
+    ),
+    Equivalent(
+        family="norm", change=r"v_cndmask_b32_e32 (v\d+), \1, (v\d+), vcc -> v_cndmask_b32_e32 \1, \2, \2, vcc",
+        holds=lambda mutant: _near(mutant, r"v_permlane(16|32)_swap_b32_e32 {}, {}\n".format(
+            *re.findall(r"v\d+", mutant.before)[::2]), before=4),
+        proof="The swap leaves the other half's value in the second register of the lower half and the own one in that "
+        "of the upper: only the upper half changes, and lane 0, of which alone the sum is asked, has later partners "
+        "below",
+    ),
+    Equivalent(
+        family="norm topk", change=r"s_and_b32 (s\d+, s\d+), 0xffff -> s_and_b32 \1, 0x7fff",
+        holds=lambda mutant: _near(mutant, r"s_load_dword", before=60),
+        proof="The upper half of a descriptor's base address: bit 47 of an address in user memory is 0",
+    ),
+    Equivalent(
+        family="topk", change=r"v_cmp_(gt|lt)_i64_e64 (.*) -> v_cmp_(ge|le)_i64_e64 \2",
+        holds=lambda mutant: mutant.before.split("_")[2][0] == (mutant.after or "").split("_")[2][0]
+        and mutant.subject.name.startswith("topk register"),
+        proof="It chooses between the two keys that it compares: where they are equal either is the same",
     ),
     Equivalent(
         family="topk", change=r"v_bitop3_b32 .* bitop3:0x6c -> .*", holds=_only_bit_31,

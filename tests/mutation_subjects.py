@@ -79,6 +79,12 @@ def _gemm(kernel: launch.Kernel, config: GemmConfig, dtype: str) -> Subject:
     for columns in range(config.tile_n + 1, 2 * config.tile_n + 1):
         case = gemm_cases.case("edge", 3, columns, LOAD_ELEMENTS, dtype, padding=LOAD_ELEMENTS)
         made.append(_gemm_launch(kernel, case, values_only=True))
+    for columns in (config.tile_n // 2, config.tile_n // 2 + 3):
+        # Rows that end with a fragment: the next one has none.
+        case = gemm_cases.case(
+            "half", config.tile_m + config.tile_m // 2, columns, LOAD_ELEMENTS, dtype, padding=LOAD_ELEMENTS
+        )
+        made.append(_gemm_launch(kernel, case, values_only=True))
     m, n, k = 1280 + config.tile_m // 2 + 3, 1280 + config.tile_n // 2, config.tile_k + LOAD_ELEMENTS
     # Row 16 q begins a little below 2^32 elements, so that adding the column carries.
     carrying = {q: 2**28 // q & -8 for q in (1, 8, 9, 10, 11)}
