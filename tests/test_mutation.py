@@ -10,6 +10,7 @@ import os
 import random
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import mutation
 import mutation_equivalents as equivalents
@@ -17,6 +18,8 @@ import pytest
 from mutation import MISSED, MUTATORS, Mutant, Subject, Verdict, drawn, judge, judge_hazards, judge_values, without
 from mutation_subjects import gemms, peers
 from mutation_waits import Waits, use_of
+
+from inductor_flydsl import config
 
 SEED = 1
 # Mutants per kernel and kind.
@@ -47,8 +50,9 @@ def tell(capsys: pytest.CaptureFixture[str]) -> Print:
 
 
 @pytest.fixture(scope="module")
-def small(store: object) -> Subject:
-    (subject,) = gemms(SMALL)
+def small(store: Path) -> Subject:
+    with config.patch(store_dir=str(store)):
+        (subject,) = gemms(SMALL)
     return subject
 
 
