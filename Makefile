@@ -3,6 +3,8 @@ PYTHON ?= python3
 TORCH ?= 2.13.0
 VENV := .venv
 BIN := $(VENV)/bin
+PEERS := .venv-peers
+PEER_TORCH := build/torch-2.15.0
 
 .PHONY: venv demo test test-slow test-peers test-gpu test-matrix bench lint clean
 
@@ -21,14 +23,13 @@ demo: venv
 test: venv
 	$(BIN)/python -m pytest -q -n 2 --dist loadfile
 
-test-slow: venv
-	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow
+# The mutants of norm and TopK kernels need the peers' venv, which is below.
+test-slow: venv $(PEERS)/.done
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile -m slow --ignore tests/test_mutation.py
+	PEER_TORCH=$(abspath $(PEER_TORCH)) $(PEERS)/bin/python -m pytest -q -m slow tests/test_mutation.py
 
 # Kernels that others wrote: Triton 3.9's, and those of torch 2.15.0, whose wheel is unpacked beside the project and never
 # imported as torch. llvm-as-22 (Debian: llvm-22) makes the one device function that grouped kernels call.
-PEERS := .venv-peers
-PEER_TORCH := build/torch-2.15.0
-
 $(PEERS)/.done: pyproject.toml Makefile
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)

@@ -498,9 +498,9 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         # The last tile where K cuts it: apart, so that the loop above is scheduled as if there were no such case.
         for k_tile in range(whole_tiles, k_tiles, 1, unroll=1):  # type: ignore[call-overload]
             rocdl.s_waitcnt(vmcnt=0, lgkmcnt=0)
-            rocdl.s_barrier()
             # Zeros beyond K: what a load to LDS writes for a lane that is out of range is not established, and both
-            # operands have to be 0 there, since NaN * 0 is not.
+            # operands have to be 0 there, since NaN * 0 is not. A lane clears what it has loaded itself, so that no
+            # barrier is needed before.
             clear_a(k_tile, stage * geometry.bytes_a)
             clear_b(k_tile, stage * geometry.bytes_b)
             rocdl.s_waitcnt(lgkmcnt=0)

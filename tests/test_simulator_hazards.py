@@ -50,6 +50,41 @@ def pair(result: simulator.RunResult, kind: str) -> tuple[str, str]:
 
 # ---- waits
 
+
+@pytest.mark.parametrize("younger", [0, 13, 14, 15, 40])
+def test_a_wait_is_asked_for_however_many_operations_are_younger(younger: int) -> None:
+    """That issue stalls where the counter is full is not established, and LLVM does not rest on it."""
+    reads = "\n".join(f"ds_read_b32 v{4 + n}, v1" for n in range(younger + 1))
+    body = f"ds_write_b32 v1, v0\ns_waitcnt lgkmcnt(0)\n{reads}\n{{wait}}\nv_add_u32_e32 v60, 1, v4"
+    found = find(body.format(wait=""))
+    assert kinds(found) == {"wait"}
+    assert f"lgkmcnt({min(younger, 14)}) or less is missing" in found.findings[0].missing
+    assert not find(body.format(wait=f"s_waitcnt lgkmcnt({min(younger, 14)})")).findings
+
+
+BAD_ACCESSES = (
+    "buffer_store_dword v0, v1, s[16:19], 0 offen",
+    "buffer_store_dwordx4 v[0:3], v1, s[16:19], 0 offen",
+    "buffer_load_dword v4, v1, s[16:19], 0 offen",
+    "buffer_load_dwordx4 v[4:7], v1, s[16:19], 0 offen",
+    "buffer_atomic_add v0, v1, s[16:19], 0 offen",
+    "buffer_atomic_add v0, v1, s[16:19], 0 offen sc0",
+    "buffer_load_dword v1, s[16:19], 0 offen lds",
+    "global_store_dword v1, v0, s[16:17]",
+    "global_load_dword v4, v1, s[16:17]",
+    "global_atomic_add v1, v0, s[16:17]",
+)
+
+
+@pytest.mark.parametrize("length", [-1, 10], ids=["all in range", "partly in range"])
+@pytest.mark.parametrize("access", BAD_ACCESSES)
+def test_an_address_that_is_nobody_s_is_a_fault(access: str, length: int) -> None:
+    descriptor = f"s_mov_b32 s16, 0xdeadd0de\ns_mov_b32 s17, 0xd0de\ns_mov_b32 s18, {length}\ns_mov_b32 s19, 0x27000"
+    values = "v_mov_b32_e32 v2, 0\nv_mov_b32_e32 v3, 0"
+    with pytest.raises(simulator.SimulatorFault):
+        find(f"{descriptor}\ns_mov_b32 m0, 0\n{values}\n{access}\ns_waitcnt vmcnt(0)")
+
+
 LOADS = {
     "global": ("global_load_dword v4, v1, s[6:7]", "vmcnt(0)"),
     "buffer": ("buffer_load_dword v4, v1, s[8:11], 0 offen", "vmcnt(0)"),

@@ -11,7 +11,7 @@ from inductor_flydsl.ops.gemm import LOAD_ELEMENTS, GemmConfig, GemmSignature, r
 
 
 def cases(config: GemmConfig, signature: GemmSignature) -> Iterator[Case]:
-    """A full tile; ragged edges; the longest K with a tail; a short K and few rows; memory between the rows."""
+    """A full tile; ragged edges; the longest K with a tail; a short K; memory between the rows; both stores."""
     unit = 1 if "any" in (signature.load_a, signature.load_b) else LOAD_ELEMENTS
     unit_m = LOAD_ELEMENTS if signature.load_a == "mn" else 1
     unit_n = LOAD_ELEMENTS if signature.load_b == "mn" else 1
@@ -25,11 +25,27 @@ def cases(config: GemmConfig, signature: GemmSignature) -> Iterator[Case]:
         "few rows, K below a tile": (unit_m, 3 * unit_n, unit),
     }
     for name, (m, n, k) in shapes.items():
-        yield _case(name, m, n, k, signature, padding=0)
-    yield _case("ragged, strided", ragged_m, ragged_n, long_k, signature, padding=LOAD_ELEMENTS)
+        yield case(name, m, n, k, signature)
+    yield case("ragged, strided", ragged_m, ragged_n, long_k, signature, padding=LOAD_ELEMENTS)
+    # Wide stores with rows and columns beyond the edge; rows that begin aligned and do not end so; both with a tail of
+    # K that lacks one load.
+    whole_n, short_k = config.tile_n + config.tile_n // 2, 2 * config.tile_k - unit
+    yield case("ragged, wide stores", ragged_m, whole_n + LOAD_ELEMENTS, short_k, signature, padding=LOAD_ELEMENTS)
+    ragged_n = whole_n + (3 if unit_n == 1 else LOAD_ELEMENTS)
+    yield case("ragged, aligned rows", ragged_m, ragged_n, short_k, signature, padding=LOAD_ELEMENTS, out_padding=5)
 
 
-def _case(name: str, m: int, n: int, k: int, signature: GemmSignature, *, padding: int) -> Case:
+def case(
+    name: str,
+    m: int,
+    n: int,
+    k: int,
+    signature: GemmSignature,
+    *,
+    padding: int = 0,
+    out_padding: int | None = None,
+) -> Case:
+    """One problem with `padding` elements behind each row of A and B, and `out_padding`, or as many, of C."""
     generator = torch.Generator().manual_seed(m * 7 + n * 3 + k)
     kind: torch.dtype = getattr(torch, signature.dtype)
     a = operand(m, k, signature.load_a, kind, padding)
@@ -37,7 +53,7 @@ def _case(name: str, m: int, n: int, k: int, signature: GemmSignature, *, paddin
     for tensor in (a, weight):
         tensor.copy_(torch.randn(tensor.shape, generator=generator))
     out_kind: torch.dtype = getattr(torch, signature.epilogue.outputs[0].dtype)
-    out = torch.empty(m, n + padding, dtype=out_kind)[:, :n]
+    out = torch.empty(m, n + (padding if out_padding is None else out_padding), dtype=out_kind)[:, :n]
     expected = reference(a, weight.t())
     info = torch.finfo(out_kind)
     # One ulp of the output, and fp32 rounding of every partial sum.

@@ -155,8 +155,9 @@ static int begin_buffer(Wave *wave, const Instruction *in, BufferAccess *access,
     LANES access->address[i] =
         whole >> i & 1 ? base + ((access->offset[i] + soffset) & range.mask) : (u64)(uintptr_t)zeros;
     if (whole != exec) wave->launch->counters.out_of_range_lanes += (u64)__builtin_popcountll(exec & ~whole);
-    count_global(wave, in, access->address, whole, (u32)bytes);
-    return check_lanes(wave, access->address, whole, bytes, write);
+    status = check_lanes(wave, access->address, whole, bytes, write);
+    if (!status) count_global(wave, in, access->address, whole, (u32)bytes);
+    return status;
 }
 
 /* Whether dword q of a lane that is not wholly in range is accessed, and where. */
@@ -164,7 +165,8 @@ static inline bool part_in_range(Wave *wave, const BufferAccess *access, int lan
     u64 offset = access->offset[lane] + q * 4;
     if (wave->launch->assumptions & ASSUME_BOUNDS_WHOLE_ACCESS || !in_range(&access->range, offset, 4)) return false;
     *address = access->descriptor.base + ((offset + access->soffset) & access->range.mask);
-    if (wave->launch->shadow) {
+    /* The caller faults where the address is nobody's. */
+    if (wave->launch->shadow && find_region(wave, *address, 4, false)) {
         u64 addresses[LANE_COUNT];
         addresses[lane] = *address;
         hazard_memory(wave, addresses, (u64)1 << lane, 4);

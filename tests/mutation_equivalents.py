@@ -1,0 +1,287 @@
+"""Mutants that no test can tell from their kernel, and waits that no kernel needs: each with its proof.
+
+`holds` checks in the kernel's text what the proof rests on, so that an entry covers no other mutant of the same look.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable
+
+from mutation import Mutant, Subject
+from mutation_waits import Pair, Waits
+
+from inductor_flydsl.ops.gemm import MAX_LEADING_STRIDE
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Equivalent:
+    """Mutants of a family whose `before -> after` matches `change`, and why they are the same kernel."""
+
+    family: str
+    change: str
+    proof: str
+    holds: Callable[[Mutant], bool]
+
+    def covers(self, mutant: Mutant) -> bool:
+        change = f"{mutant.before} -> {mutant.after or '(dropped)'}"
+        return mutant.subject.family in self.family and bool(re.fullmatch(self.change, change)) and self.holds(mutant)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NotNeeded:
+    """Waits (`what` s_waitcnt) or barriers of which every pair that might meet in LDS matches `pairs`."""
+
+    subject: str
+    what: str
+    pairs: str
+    argument: str
+
+
+NOT_NEEDED = (
+    NotNeeded(
+        subject="gemm_", what="s_barrier", pairs=r"(buffer_load_dwordx4 .* lds|ds_read_b128 .*) -> ds_write_b128 .*",
+        argument="Before the tail of K is cleared. A lane clears the 16 bytes that its own load filled, after its own "
+        "s_waitcnt vmcnt(0); who read that stage before did so before the barrier that the load itself stands behind; "
+        "the barrier after the clearing publishes both. The tail is one K tile: there is no second round",
+    ),
+    NotNeeded(
+        subject="topk radix", what="s_barrier|s_waitcnt", pairs=r"ds_write_b96 .* -> ds_write_b32 v\d+, v\d+",
+        argument="The prefix, its mask and the remaining k lie behind the histogram, which alone is written before the "
+        "next wait and barrier",
+    ),
+    NotNeeded(
+        subject="topk radix", what="s_barrier|s_waitcnt", pairs=r"ds_read_b32 .* -> ds_write(2st64)?_b32 .*",
+        argument="Closes a scan. Up to the next barrier only values and indices are written, which lie elsewhere, and "
+        "by each wave its own slot of the scan, which nobody but that wave reads behind the scan's second barrier; the "
+        "total is written again behind the next barrier",
+    ),
+    NotNeeded(
+        subject="topk radix 8192 64", what="s_barrier|s_waitcnt",
+        pairs=r"ds_(read|write)_b64 .* -> ds_(read|write)_b64 .*",
+        argument="64 keys are sorted, all of them by wave 0, whose LDS instructions are in order. The other waves read "
+        "key 0 and use nothing of it",
+    ),
+)  # fmt: skip
+
+
+@functools.cache
+def waits_of(name: str, executed: bool, subject: Subject) -> Waits:
+    """The analysis of a kernel: of all its paths, or of those that its launches take."""
+    return Waits(subject.kernel, subject.executions if executed else ())
+
+
+def not_needed(subject: Subject, index: int, pairs: list[Pair]) -> str | None:
+    """Why this wait or barrier is not needed although the analysis names `pairs`."""
+    lines = subject.kernel.lines
+    what = lines[index].text.split()[0]
+    if pairs and all(pair.kind == "full" for pair in pairs):
+        return (
+            "More than 15 LDS instructions are outstanding, which the counter does not hold: issue has waited (assumed)"
+        )
+    for entry in NOT_NEEDED:
+        texts = [f"{lines[pair.producer].text} -> {lines[pair.consumer].text}" for pair in pairs]
+        meant = subject.name.startswith(entry.subject) and re.fullmatch(entry.what, what) is not None
+        in_lds = bool(pairs) and all(pair.kind == "lds" for pair in pairs)
+        if meant and in_lds and all(re.fullmatch(entry.pairs, text) for text in texts):
+            return entry.argument
+    return None
+
+
+# ---- what the proofs rest on
+
+
+def _wait_is_idle(mutant: Mutant) -> bool:
+    subject, index = mutant.subject, mutant.index
+    waits = waits_of(subject.name, True, subject)
+    if mutant.before == "s_barrier":
+        return not_needed(subject, index, waits.needs_barrier(index)) is not None
+    new = {name: int(count) for name, count in re.findall(r"(\w+)\((\d+)\)", mutant.after or "")}
+    pairs = [
+        pair for counter in waits.uses[index].counts for pair in waits.needs_wait(index, counter, new.get(counter, 99))
+    ]
+    return not pairs or not_needed(subject, index, pairs) is not None
+
+
+def _constant(mutant: Mutant, register: str, before: int) -> str | None:
+    """The literal that a register holds by v_mov alone, in the straight line before an instruction."""
+    labels = set(mutant.subject.kernel.labels.values())
+    for at in range(before - 1, -1, -1):
+        found = re.fullmatch(r"(v_mov_b(?:32_e32|64_e32)) (\S+), (\S+)", mutant.subject.kernel.lines[at].text)
+        written = mutant.subject.kernel.lines[at].text.partition(" ")[2].split(",")[0]
+        if register in _names(written):
+            if found is None:
+                return None
+            source = found[3]
+            if not source.startswith("v"):
+                return source
+            return _constant(mutant, _names(source)[_names(written).index(register)], at)
+        if at in labels:
+            return None
+    return None
+
+
+def _names(text: str) -> list[str]:
+    match = re.fullmatch(r"v\[(\d+):(\d+)\]", text)
+    return [f"v{n}" for n in range(int(match[1]), int(match[2]) + 1)] if match else [text]
+
+
+def _same_constant(mutant: Mutant) -> bool:
+    sources = [_names(text.rsplit(", ", 1)[1]) for text in (mutant.before, mutant.after or "")]
+    values = [[_constant(mutant, name, mutant.index) for name in names] for names in sources]
+    return values[0] == values[1] and None not in values[0]
+
+
+def _near(mutant: Mutant, pattern: str, *, before: int = 0, behind: int = 0) -> bool:
+    lines = mutant.subject.kernel.lines[max(mutant.index - before, 0) : mutant.index + behind + 1]
+    return re.search(pattern, "\n".join(line.text for line in lines)) is not None
+
+
+def _sign_of_k(mutant: Mutant) -> bool:
+    # Division of K, or of K + tile - 1, by the tile, rounded down: one less where it is negative and not whole.
+    assert MAX_LEADING_STRIDE < 2**22
+    if mutant.before.startswith("s_ashr"):
+        sign, k = re.findall(r"s\d+", mutant.before)
+        return _near(mutant, rf"s_lshr_b32 {sign}, {sign}, \d+\n(.*\n)*?s_add_i32 s\d+, {k}, {sign}\b", behind=40)
+    if mutant.before.startswith("s_lshr"):
+        (sign, *_) = re.findall(r"s\d+", mutant.before)
+        return _near(mutant, rf"s_ashr_i32 {sign}, s\d+, 31\n(.*\n)*?s_lshr_b32 {sign}, {sign}", before=20)
+    whole = r"s_cmp_lt_i32 s\d+, 0\n(.*\n)*?s_cselect_b64 (.*\n)*?s_and_b64 (.*\n)*?s_subb_u32 s\d+, s\d+, 0"
+    return _near(mutant, whole, behind=45)
+
+
+def _last_round(mutant: Mutant) -> bool:
+    """Whether the register is next asked by the tail's own comparison, behind its jump back."""
+    register = re.findall(r"v\d+", mutant.before)[0]
+    straight = rf"\A(?:(?!s_c?branch).*\n)+s_cbranch_scc0 \S+\nv_cmp_le_i32_e32 vcc, s\d+, {register}\b"
+    return _near(mutant, straight, behind=60)
+
+
+def _only_bit_31(mutant: Mutant) -> bool:
+    tables = [int(re.findall(r"bitop3:(\w+)", text)[0], 0) for text in (mutant.before, mutant.after or "")]
+    sign, value = re.findall(r"v\d+", mutant.before)[1:3]
+    made = [line.text for line in mutant.subject.kernel.lines[: mutant.index] if f" {sign}, " in line.text[:24]][-1]
+    return made == f"v_ashrrev_i32_e32 {sign}, 31, {value}" and not (tables[0] ^ tables[1]) & ~0b00010100
+
+
+def _column_or(mutant: Mutant) -> bool:
+    scalar, tile = re.findall(r"s\d+", mutant.before)[0], int(re.findall(r"\d+x(\d+)x", mutant.subject.name)[0])
+    texts = [line.text for line in mutant.subject.kernel.lines[: mutant.index]]
+    made = [text for text in texts if re.match(rf"s_\w+ {scalar},", text)][-1]
+    return re.fullmatch(rf"s_lshl_b32 {scalar}, s\d+, {tile.bit_length() - 1}", made) is not None
+
+
+EQUIVALENTS = (
+    Equivalent(
+        family="gemm norm topk", change=r"(s_waitcnt|s_barrier).*", holds=_wait_is_idle,
+        proof="The analysis of mutation_waits finds no operation that the wait covers and its change does not, and "
+        "that is used before another wait covers it, on a path that a launch takes; or an argument of NOT_NEEDED holds",
+    ),
+    Equivalent(
+        family="gemm", change=r"(v_mov_b(32|64)_e32) .*, v\S+ -> \1 .*, v\S+", holds=_same_constant,
+        proof="Both sources hold the same literal, copied by v_mov alone in the straight line before",
+    ),
+    Equivalent(
+        family="gemm", holds=_sign_of_k,
+        change=r"s_ashr_i32 (s\d+), (s\d+), 31 -> s_ashr_i32 \1, \2, (2[2-9]|30|32)|s_lshr_b32 (s\d+), \4, 2\d -> .*|"
+        r"s_cmp_lg_u32 .* -> s_cmp_(eq|le)_u32 .*",
+        proof="Part of K / tile_k rounded down, for a K or K + tile_k - 1 that is at least 0 and below 2^22 (the "
+        "contract's MAX_LEADING_STRIDE). Its sign is 0 and so is every shift of it; a dividend shifted by 26 and more "
+        "is 0 too; and whether it is whole is asked only together with whether it is negative",
+    ),
+    Equivalent(
+        family="gemm", change=r"s_mul_hi_i32 (.*) -> s_mul_hi_u32 \1", holds=lambda mutant: True,
+        proof="Rows, columns and leading strides are at least 0, where the two are one function",
+    ),
+    Equivalent(
+        family="gemm", change=r"s_min_i32 (s\d+), (s\d+), 16 -> s_min_i32 \1, \2, 17",
+        holds=lambda mutant: _near(mutant, r"s_cmp_gt_i32 s\d+, 0\ns_cselect_b32 s\d+, s\d+, 0", behind=24),
+        proof="The rows that the descriptor of C reaches, of a fragment that has 16: row 16 is nobody's",
+    ),
+    Equivalent(
+        family="gemm", change=r"s_cselect_b32 (s\d+), \1, 0 -> s_cselect_b32 \1, \1, (\d|1\d|3[12])",
+        holds=lambda mutant: _near(mutant, r"s_cmp_gt_i32 s\d+, 0", before=2),
+        proof="The size of C's descriptor where no row of the fragment is inside: then the row mask gives every lane "
+        "an offset of 2^31 or more",
+    ),
+    Equivalent(
+        family="gemm", change=r"v_bfrev_b32_e32 (v\d+), 1 -> v_bfrev_b32_e32 \1, 33",
+        holds=lambda mutant: not _near(mutant, "v_mfma|buffer_load", behind=9999),
+        proof="The offset of rows beyond C: 0x84000000 in place of 2^31. With a column's 2^30 on top neither wraps at "
+        "2^32 nor lies below the size of a descriptor, at most 16 rows of 2^25 elements: 2^30",
+    ),
+    Equivalent(
+        family="gemm", change=r"v_or_b32_e32 (.*) -> v_(xor|or)_b32_e32 \1", holds=_column_or,
+        proof="The tile's first column is a multiple of tile_n, and the column in the tile is below it: no common bit",
+    ),
+    Equivalent(
+        family="gemm", change=r"v_add_u32_e32 (v\d+), (64|0x80), \1 -> v_add_u32_e32 \1, (0x[0-9a-f]+|-?\d+), \1",
+        holds=_last_round,
+        proof="K of the next round of the tail, which is one K tile and has no next round",
+    ),
+    Equivalent(
+        family="gemm", change=r"v_bfe_u32 v2, v0, 3, 1 -> v_bfe_u32 v2, v0, 3, 2",
+        holds=lambda mutant: "64x64x64" in mutant.subject.name,
+        proof="The bit that comes in adds 2 to the swizzle of lanes 16-31 and 48-63, of A and of B: K groups 1 and 3 "
+        "change places in both operands, and the MFMA adds the same four products",
+    ),
+    Equivalent(
+        family="gemm norm topk", change=r"(\w)_cmp_eq_u32(\S*) (vcc, |s\S+ |)0, (.*) -> \1_cmp_ge_u32\2 \3[0], \4",
+        holds=lambda mutant: True, proof="0 >= x without a sign is x == 0",
+    ),
+    Equivalent(
+        family="norm", change=r"v_cmp_eq_u32_e32 vcc, 0, v0 -> v_cmp_eq_u32_e32 vcc, ([1-9]\d?|1\d\d), v0",
+        holds=lambda mutant: _near(mutant, r"v_rsq_f32", behind=8),
+        proof="Which of the threads, at least 256, stores rstd: all have read the one sum from LDS and hold the same",
+    ),
+    Equivalent(
+        family="norm topk", change=r"s_mov_b32 (s\d+), 0x27000 -> s_mov_b32 \1, 0x27[0-9a-f]{3}",
+        holds=lambda mutant: True,
+        proof="Bits 11:0 of a descriptor's last word are DST_SEL_X to W, which untyped loads and stores do not ask "
+        "(CDNA3 ISA, buffer resource descriptor)",
+    ),
+    Equivalent(
+        family="norm", change=r"v_add_f32_e32 (.*) -> v_sub_f32_e32 \1",
+        holds=lambda mutant: _near(mutant, r"v_cmp_gt_u32_e32 vcc, 4, (.*\n)*?v_permlane(32|16)_swap", before=22)
+        and not _near(mutant, r"ds_swizzle", before=3),
+        proof="The sum over waves: lanes from 4 on hold 0, so that lane 0, of which alone the sum is asked, subtracts "
+        "0 from itself; its partners in later steps lie in its own half and do so too",
+    ),
+    Equivalent(
+        family="norm", change=r"v_cndmask_b32_e32 (v\d+), \1, (v\d+), vcc -> v_cndmask_b32_e32 \1, \2, \2, vcc",
+        holds=lambda mutant: _near(mutant, r"v_permlane(16|32)_swap_b32_e32 {}, {}\n".format(
+            *re.findall(r"v\d+", mutant.before)[::2]), before=4),
+        proof="The swap leaves the other half's value in the second register of the lower half and the own one in that "
+        "of the upper: only the upper half changes, and lane 0, of which alone the sum is asked, has later partners "
+        "below",
+    ),
+    Equivalent(
+        family="norm topk", change=r"s_and_b32 (s\d+, s\d+), 0xffff -> s_and_b32 \1, 0x7fff",
+        holds=lambda mutant: _near(mutant, r"s_load_dword", before=60),
+        proof="The upper half of a descriptor's base address: bit 47 of an address in user memory is 0",
+    ),
+    Equivalent(
+        family="topk", change=r"v_cmp_(gt|lt)_i64_e64 (.*) -> v_cmp_(ge|le)_i64_e64 \2",
+        holds=lambda mutant: mutant.before.split("_")[2][0] == (mutant.after or "").split("_")[2][0]
+        and mutant.subject.name.startswith("topk register"),
+        proof="It chooses between the two keys that it compares: where they are equal either is the same",
+    ),
+    Equivalent(
+        family="topk", change=r"v_bitop3_b32 .* bitop3:0x6c -> .*", holds=_only_bit_31,
+        proof="Rows a=0 b=1 c=0 and a=1 b=0 c=0 of the truth table. The mask c is 0 in bit 31 alone, where a, the sign "
+        "of b, equals b: neither row is asked",
+    ),
+    Equivalent(
+        family="topk", change=r"v_readlane_b32 (s\d*[13579]), (v\d+), \d+ -> v_readlane_b32 \1, \2, \d+",
+        holds=lambda mutant: _near(mutant, r"s_and_b64 s\[2:3\], s\[2:3\], exec", behind=3),
+        proof="The upper half of a mask of which only the AND with exec is asked; one lane, the workgroup's first, is "
+        "active there: exec's upper half is 0",
+    ),
+)  # fmt: skip
+
+
+def proof(mutant: Mutant) -> str | None:
+    """Why the mutant is equivalent, or None."""
+    return next((entry.proof for entry in EQUIVALENTS if entry.covers(mutant)), None)

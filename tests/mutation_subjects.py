@@ -1,0 +1,282 @@
+"""The kernels that are mutated: every GEMM that we ship, and PyTorch's own norm and TopK where they are at hand."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import mmap
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from mutation import Launch, Subject
+
+from inductor_flydsl import checks, device, launch
+from inductor_flydsl.checks import gemm as gemm_cases
+from inductor_flydsl.ops import OPS
+from inductor_flydsl.ops.gemm import LOAD_ELEMENTS, MAX_LEADING_STRIDE, GemmConfig, GemmSignature
+from inductor_flydsl.simulator.program import LaunchResult, Program
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Recorded:
+    program: Program
+    options: dict[str, Any]
+    executions: tuple[int, ...]
+
+
+def _record(call: Callable[[], object]) -> _Recorded:
+    """What a call's one launch was given."""
+    seen: list[_Recorded] = []
+    plain = Program.launch
+
+    def noted(self: Program, **options: Any) -> LaunchResult:
+        result = plain(self, **options)
+        seen.append(_Recorded(program=self, options=options, executions=tuple(result.executions)))
+        return result
+
+    with mock.patch.object(Program, "launch", noted):
+        call()
+    (only,) = seen
+    return only
+
+
+def _launch(name: str, found: _Recorded, **more: Any) -> Launch:
+    assert more["right"](), f"{name} is wrong before anything was changed"
+    given = {key: found.options[key] for key in ("grid", "block", "kernarg")}
+    return Launch(
+        name=name, **given, buffers=tuple(found.options["buffers"]),
+        dynamic_lds=found.options.get("dynamic_lds", 0), **more,
+    )  # fmt: skip
+
+
+def gemms(only: str = "") -> Iterator[Subject]:
+    """Every shipped GEMM kernel on the cases of `kernels --check`."""
+    module = OPS["gemm"].module
+    with device.simulate():
+        target = device.target_of(torch.device("cpu"))
+        assert isinstance(target, device.Target)
+        for config in module.CONFIGS:
+            for signature in (module.signature(dtype) for dtype in module.DTYPES):
+                kernel = launch.kernel("gemm", config=config, signature=signature, target=target)
+                if only in kernel.facts.name:
+                    yield _gemm(kernel, config, signature)
+
+
+def _gemm(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -> Subject:
+    made: list[_Made] = []
+    for case in checks.cases("gemm", config, signature):
+        made.append(_gemm_launch(kernel, case))
+        if "ragged" in case.name:
+            # The kernel clears the tail of K in LDS itself, for hardware on which loads beyond the edge leave it. There
+            # rows beyond M and N are read from LDS that nothing wrote, into sums that are not stored.
+            kinds = frozenset({"lds-unwritten"})
+            made.append(_gemm_launch(kernel, case, assumptions=("dma_keeps_lds",), unasked=kinds))
+    for columns in range(config.tile_n + 1, 2 * config.tile_n + 1):
+        case = gemm_cases.case("edge", 3, columns, LOAD_ELEMENTS, signature, padding=LOAD_ELEMENTS)
+        made.append(_gemm_launch(kernel, case, values_only=True))
+    for columns in (config.tile_n // 2, config.tile_n // 2 + 3):
+        # Rows that end with a fragment: the next one has none.
+        case = gemm_cases.case(
+            "half", config.tile_m + config.tile_m // 2, columns, LOAD_ELEMENTS, signature, padding=LOAD_ELEMENTS
+        )
+        made.append(_gemm_launch(kernel, case, values_only=True))
+    m, n, k = 1280 + config.tile_m // 2 + 3, 1280 + config.tile_n // 2, config.tile_k + LOAD_ELEMENTS
+    # Row 16 q begins a little below 2^32 elements, so that adding the column carries.
+    carrying = {q: 2**28 // q & -8 for q in (1, 8, 9, 10, 11)}
+    for shape, stride in (
+        ((m, n, k), carrying[8] - 8),
+        *(((207, n, k), carrying[q]) for q in (9, 10, 11)),
+        ((m, n + 3, k), carrying[8] - 8),
+        ((83, n + 3, k), carrying[1] - 8),
+        ((19, config.tile_n + 3, k), 2**30 + 8),
+    ):
+        made.append(_gemm_launch(kernel, _far(gemm_cases.case("far", *shape, signature), stride), values_only=True))
+    return _subject(kernel.facts.name, "gemm", made)
+
+
+def _gemm_launch(kernel: launch.Kernel, case: checks.Case, **options: Any) -> _Made:
+    case.poison()
+    flipped = options.get("assumptions", ())
+    found = _record(functools.partial(kernel.simulate, *case.tensors, assumptions=flipped))
+    name = ", ".join([f"{case.name} {case.shape}", *flipped])
+    return found, _launch(name, found, poison=case.poison, right=functools.partial(_is_right, case), **options)
+
+
+def _is_right(case: checks.Case) -> bool:
+    return case.error()[1]
+
+
+_BEHIND = 256
+
+
+def _far(near: checks.Case, out_stride: int) -> checks.Case:
+    """Rows so far apart that offsets need more than 32 bits; of the memory between them little is used."""
+    a, b, out = near.tensors
+    a, b = _apart(a, MAX_LEADING_STRIDE), _apart(b.t(), MAX_LEADING_STRIDE).t()
+    wider = torch.empty(out.shape[0], out.shape[1] + _BEHIND, dtype=out.dtype)
+    out = _apart(wider, out_stride)[:, : out.shape[1]]
+    return dataclasses.replace(near, name=f"far rows of C, {out_stride}", tensors=(a, b, out))
+
+
+# Linux's mmap flag, which Python's module has no name for: pages that nobody touches cost nothing.
+_NORESERVE = 0x4000
+
+
+def _apart(near: torch.Tensor, stride: int) -> torch.Tensor:
+    memory = mmap.mmap(-1, len(near) * stride * 2, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    storage = torch.frombuffer(memory, dtype=near.dtype).untyped_storage()
+    # Not a view: what lies between its rows is not for Case to poison.
+    far = torch.empty(0, dtype=near.dtype).set_(storage, 0, tuple(near.shape), (stride, 1))
+    return far.copy_(near)
+
+
+def peers() -> Iterator[Subject]:
+    """PyTorch's RMSNorm and TopK, out of PEER_TORCH."""
+    sys.path.insert(0, str(Path(__file__).parent / "peers"))
+    if "PEER_TORCH" not in os.environ:
+        return
+    for dtype, shape in NORMS:
+        yield _subject(f"rms_norm {str(dtype)[6:]} {shape[1]}", "norm", [_norm(dtype, shape)])
+    for n, k in REGISTER:
+        rows = [_rows(n, content) for content in CONTENTS]
+        made = [_topk(each, k, radix=False) for each in rows]
+        made.append(_topk(_varied(n, k), k, radix=False, values_only=True))
+        yield _subject(f"topk register {n} {k}", "topk", made)
+    for n, k in RADIX:
+        made = [_topk(_rows(n, content), k, radix=True) for content in CONTENTS]
+        made.append(_topk(_thresholds(n, k), k, radix=True, values_only=True))
+        yield _subject(f"topk radix {n} {k}", "topk", made)
+
+
+NORMS = [
+    (torch.bfloat16, (3, 4096)),
+    (torch.float16, (2, 4099)),
+    (torch.float32, (2, 8192)),
+    (torch.float32, (5, 300)),
+    (torch.bfloat16, (2, 16385)),
+]
+REGISTER = [(1024, 2), (1024, 8), (2048, 4)]
+RADIX = [(8192, 64)]
+CONTENTS = ("normal", "ties", "special")
+
+_Made = tuple[_Recorded, Launch]
+
+
+def _subject(name: str, family: str, made: list[_Made]) -> Subject:
+    return Subject(
+        name=name, family=family, program=made[0][0].program, launches=tuple(each for _, each in made),
+        executions=tuple(found.executions for found, _ in made),
+    )  # fmt: skip
+
+
+def _norm(dtype: torch.dtype, shape: tuple[int, int]) -> _Made:
+    from pytorch_kernels import rms_norm
+    from triton_compare import ROUNDING, poisoned
+
+    draw = torch.Generator().manual_seed(sum(shape))
+    # Rows of other sizes: eps counts in one of them.
+    sizes = torch.tensor([1.0, 1e-3, 30.0, 1e-2, 3.0])[: shape[0], None]
+    x = (torch.randn(*shape, generator=draw) * sizes).to(dtype)
+    weight = torch.randn(shape[1], generator=draw).to(dtype)
+    out, rstd, eps = poisoned(shape, dtype), poisoned((shape[0],), torch.float32), 1e-5
+    true_rstd = torch.rsqrt(x.double().pow(2).mean(1) + eps)
+    expected = x.double() * true_rstd[:, None] * weight.double()
+    tiny = torch.finfo(dtype).tiny
+    bound = (ROUNDING[dtype] + 2.0**-21) * expected.abs().clamp_min(tiny)
+
+    def poison() -> None:
+        out.fill_(float("nan"))
+        rstd.fill_(float("nan"))
+
+    def right() -> bool:
+        near = (rstd.double() - true_rstd).abs() <= 2.0**-21 * true_rstd
+        return bool(((out.double() - expected).abs() <= bound).all() and near.all())
+
+    found = _record(lambda: rms_norm(x, weight, out, rstd, eps))
+    # The closures hold the tensors; weight and x are held by name.
+    return found, _launch(f"{shape}", found, poison=poison, right=_holding(right, x, weight))
+
+
+def _holding(call: Callable[[], bool], *kept: torch.Tensor) -> Callable[[], bool]:
+    """The same, keeping alive what the launch's addresses point to."""
+    return lambda: bool(kept) and call()
+
+
+def _rows(n: int, content: str) -> torch.Tensor:
+    x = torch.randn(3, n, generator=torch.Generator().manual_seed(n))
+    if content == "ties":
+        return (x * 8).round() / 8
+    if content == "special":
+        places = torch.randperm(n, generator=torch.Generator().manual_seed(1))[:40]
+        x[0, places[:20]], x[0, places[20:]] = float("inf"), -0.0
+        x[1, places[:9]], x[1, places[9:11]] = float("nan"), -float("nan")
+        # More negative numbers than k leaves room for.
+        x[2] = -x[2].abs()
+        x[2, places[:3]] = 0.0
+    return x
+
+
+def _varied(n: int, k: int) -> torch.Tensor:
+    """1024 rows: k NaNs with one payload bit each, ties of k and more, neighbours one bit apart, and normals."""
+    draw = torch.Generator().manual_seed(n + k)
+    rows = 1024
+    x = torch.randn(rows, n, generator=draw)
+    bits, places = x.view(torch.int32), torch.rand(rows, n, generator=draw).argsort(1)[:, : 2 * k]
+    payload = 1 << torch.randint(0, 23, (rows, k), generator=draw, dtype=torch.int32)
+    sign = torch.randint(0, 2, (rows, k), generator=draw, dtype=torch.int32) << 31
+    nans, ties, near = (torch.arange(rows) % 4 == kind for kind in (1, 2, 3))
+    bits[nans] = bits[nans].scatter(1, places[nans][:, :k], (0x7F800000 | payload | sign)[nans])
+    x[ties] = torch.zeros(n).expand(int(ties.sum()), n).scatter(1, places[ties], 1.0)
+    flipped = bits[:, :1] ^ 1 << torch.randint(0, 23, (rows, n), generator=draw, dtype=torch.int32)
+    bits[near] = flipped[near]
+    # Few positive numbers: the k-th is negative.
+    x[::8] -= 3.0
+    return x
+
+
+def _thresholds(n: int, k: int) -> torch.Tensor:
+    """512 rows in which the k-th greatest has other bytes each time, so that in every pass every bin is the chosen one
+    twice: with many ties, and with none; and some of the varied rows, for NaNs."""
+    draw, rows = torch.Generator().manual_seed(n + k), 512
+    wanted = torch.zeros(rows, 1, dtype=torch.int64)
+    for step, start in ((1, 0), (5, 17), (9, 101), (13, 203)):
+        wanted = wanted << 8 | (torch.arange(rows)[:, None] * step + start) % 256
+    # Keys in the order of the floats, from -infinity to infinity; beyond are NaNs.
+    low, high = 0x007FFFFF, 0xFF800000
+    wanted = wanted.clamp(low, high)
+    # Distances of every size: an element agrees with the threshold in its first 0 to 3 bytes.
+    size = 256.0 ** torch.randint(1, 5, (rows, n), generator=draw)
+    distance = (torch.rand(rows, n, generator=draw, dtype=torch.float64) * size).long() + 1
+    place = torch.rand(rows, n, generator=draw).argsort(1)
+    keys = wanted + torch.where(place < k - 1, distance, -distance)
+    ties = torch.where(torch.arange(rows)[:, None] < rows // 2, n // 5, 1)
+    keys = torch.where((place >= k - 1) & (place < k - 1 + ties), wanted, keys).clamp(low, high)
+    bits = torch.where(keys >= 1 << 31, keys - (1 << 31), (1 << 32) - 1 - keys)
+    bits = torch.where(bits >= 1 << 31, bits - (1 << 32), bits).to(torch.int32)
+    return torch.cat([bits.view(torch.float32), _varied(n, k)[:128]])
+
+
+def _topk(x: torch.Tensor, k: int, *, radix: bool, values_only: bool = False) -> _Made:
+    from pytorch_kernels import topk
+    from triton_compare import poisoned
+
+    values, indices = poisoned((len(x), k), torch.float32), poisoned((len(x), k), torch.int64)
+    order = torch.sort(x, dim=1, descending=True, stable=True)
+    expected = order.values[:, :k]
+
+    def poison() -> None:
+        values.fill_(float("nan"))
+        indices.fill_(-1)
+
+    def right() -> bool:
+        same = values.view(torch.int32) == torch.gather(x, 1, order.indices[:, :k]).view(torch.int32)
+        return bool(torch.equal(indices, order.indices[:, :k]) and (same | (expected.isnan() & values.isnan())).all())
+
+    found = _record(lambda: topk(x, k, values, indices, radix=radix))
+    return found, _launch(f"{tuple(x.shape)}", found, poison=poison, right=_holding(right, x), values_only=values_only)
