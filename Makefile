@@ -48,7 +48,7 @@ GPU_PYTHON ?= python3
 test-gpu:
 	rm -rf build/gpu
 	$(GPU_PYTHON) -m pip install --quiet --no-deps --target build/gpu .
-	PYTHONPATH=$(abspath build/gpu) $(GPU_PYTHON) -m pytest -q -m gpu tests/gpu
+	cd build/gpu && PYTHONPATH=$(abspath build/gpu) $(GPU_PYTHON) -m pytest -q -s -m gpu $(CURDIR)/tests/gpu
 
 # torch 2.15.0 and 2.11.0 are CUDA builds of several GB each, and flydsl 0.4.2 stands for the older release.
 test-matrix: venv

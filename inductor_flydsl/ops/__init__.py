@@ -32,12 +32,12 @@ OPS: dict[str, Op] = {
     for op in (
         Op(
             name="gemm",
-            summary="C = A @ B with fp32 accumulation",
-            aten=("aten.mm", "aten.addmm (beta=0)"),
+            summary="alpha * A @ B + beta * C with fp32 accumulation, and the pointwise ops behind it",
+            aten=("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm"),
             path="compile",
-            dtypes="bf16, fp16",
-            layouts="A row-major, B = weight.t() (NT)",
-            shapes="any M, N; K % 8 == 0; dynamic M and N",
+            dtypes="bf16, fp16, out also fp32",
+            layouts="NN, NT, TN, TT; any strides and offsets",
+            shapes="any M, N, K; batches; all dynamic",
             arch=("gfx950",),
             state="runs in the simulator; never run on hardware; not tuned",
         ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -202,10 +201,14 @@ def seconds(backend: str, cache: Path) -> float:
 
 
 def test_compile_time_beside_plain_inductor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A prototype's candidate added 20 s (its benchmark request waited for a child process). The times are printed."""
-    started = time.perf_counter()
-    plain = seconds("inductor", tmp_path / "plain")
-    ours = seconds("flydsl", tmp_path / "ours")
+    """A prototype's candidate added 20 s (its benchmark request waited for a child process). The times are printed.
+
+    Inductor's pool of compile processes alone takes 5 to 15 s of a first compile, as it comes: the better of two counts.
+    """
+    times: dict[str, list[float]] = {"inductor": [], "flydsl": []}
+    for turn in range(2):
+        for backend, made in times.items():
+            made.append(seconds(backend, tmp_path / f"{backend}-{turn}"))
     with capsys.disabled():
-        print(f"\ncompile of a 2048^3 product with max-autotune: inductor {plain:.1f} s, flydsl {ours:.1f} s")
-    assert ours - plain < 10, f"{time.perf_counter() - started:.0f} s in all"
+        print("\ncompile of a 2048^3 product with max-autotune, s:", times)
+    assert min(times["flydsl"]) - min(times["inductor"]) < 5, times
