@@ -203,7 +203,7 @@ def seconds(backend: str, cache: Path) -> float:
 def test_compile_time_beside_plain_inductor(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A prototype's candidate added 20 s (its benchmark request waited for a child process). The times are printed.
 
-    Inductor's pool of compile processes alone takes 5 to 15 s of a first compile, as it comes: the better of two counts.
+    Starting Inductor's pool of processes alone takes 5 to 15 s of a first compile: the better of two counts.
     """
     times: dict[str, list[float]] = {"inductor": [], "flydsl": []}
     for turn in range(2):
