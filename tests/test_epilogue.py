@@ -19,21 +19,13 @@ from inductor_flydsl.ops.epilogue import ARITY, LOGICAL, Epilogue, Input, Output
 M, N = 16, 64
 SPECIAL = [
     0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, -math.nan, 0.5, -0.5, 2.0, -2.0, 3.5, -3.5, 88.0, -88.0, 1e-3,
-    -1e-3, 1e-30, -1e-30, 1e30, -1e30, 2.0**-126, -(2.0**-126), 2.0**-140, -(2.0**-140), 9.0, -9.0, 0.24, -0.26, 0.93, 5.0,
+    -1e-3, 1e-30, -1e-30, 1e30, -1e30, 2.0**-126, -(2.0**-126), 2.0**-140, -(2.0**-140), 9.0, -9.0, 0.24, -0.26,
+    0.93, 5.0,
 ]  # fmt: skip
 # Units in the last place of fp32 that a step may be off by. What is not named is exact.
 ULPS = {
-    "exp": 4,
-    "exp2": 4,
-    "log": 4,
-    "sqrt": 1,
-    "rsqrt": 2,
-    "tanh": 8,
-    "sigmoid": 8,
-    "erf": 12,
-    "reciprocal": 1,
-    "div": 1,
-}
+    "exp": 4, "exp2": 4, "log": 4, "sqrt": 1, "rsqrt": 2, "tanh": 8, "sigmoid": 8, "erf": 12, "reciprocal": 1, "div": 1,
+}  # fmt: skip
 # Absolute, where cancelling makes it so: of 1.
 ABSOLUTE = {"erf": 2.0**-23, "tanh": 2.0**-23, "log": 2.0**-23}
 VALUE = Input(dtype="float32", rows=True, columns=1)
