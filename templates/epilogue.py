@@ -80,7 +80,8 @@ def _tanh(x: Any) -> Any:
     square = x * x
     series = x + x * square * _polynomial(square, (-1382 / 155925, 62 / 2835, -17 / 315, 2 / 15, -1 / 3))
     large = fx.Float32(1.0) - fx.Float32(2.0) / (_exp(_absolute(x) * fx.Float32(2.0)) + fx.Float32(1.0))
-    return (_absolute(x) < fx.Float32(_TANH_SERIES)).select(series, _with_sign(large, x))
+    # the sign of -0 is lost in the series
+    return _with_sign((_absolute(x) < fx.Float32(_TANH_SERIES)).select(series, large), x)
 
 
 def _erf(x: Any) -> Any:

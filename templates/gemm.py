@@ -31,6 +31,18 @@ from flydsl.expr import rocdl
 from inductor_flydsl.ops.epilogue import ITEM_BYTES
 from inductor_flydsl.ops.gemm import GemmConfig, GemmSignature, kernargs, kernel_name
 from inductor_flydsl.templates import epilogue as device_epilogue
+from inductor_flydsl.templates.gemm_layout import (
+    CHUNK,
+    CHUNK_BYTES,
+    ELEMENT_BYTES,
+    MFMA_K,
+    MFMA_MN,
+    WAVE,
+    Geometry,
+    column_of_lds_row,
+    swizzle,
+    transposed_swizzle,
+)  # fmt: skip
 
 # The names by which compile.py finds this op's config and signature.
 Config = GemmConfig
@@ -39,13 +51,6 @@ Signature = GemmSignature
 # 16-byte LDS-DMA and the 16x16x32 MFMAs are new in gfx950, and LLVM ends the process over what it cannot select.
 ARCHS = ("gfx950",)
 
-WAVE = 64
-MFMA_MN = 16
-MFMA_K = 32
-# One lane moves one chunk: 16 bytes, the widest access of the LDS-DMA, of ds_read and of buffer_store.
-CHUNK_BYTES = 16
-ELEMENT_BYTES = 2
-CHUNK = CHUNK_BYTES // ELEMENT_BYTES
 LDS_BYTES = 160 * 1024
 # Up to this row stride, in bytes, the 16 rows of a fragment of C lie within 1 GiB: one descriptor serves them all.
 FRAGMENT_STRIDE_BYTES = 2**26
@@ -69,112 +74,6 @@ class Template:
     launcher: Callable[..., Any]
     arguments: tuple[Any, ...]
     threads: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Geometry:
-    """What follows from config and signature: compile-time integers, in elements, rows, chunks or bytes as named."""
-
-    config: GemmConfig
-    signature: GemmSignature
-
-    @property
-    def wave_m(self) -> int:
-        """Rows of C that one wave computes."""
-        return self.config.tile_m // self.config.waves_m
-
-    @property
-    def wave_n(self) -> int:
-        """Columns of C that one wave computes."""
-        return self.config.tile_n // self.config.waves_n
-
-    @property
-    def fragments_m(self) -> int:
-        return self.wave_m // MFMA_MN
-
-    @property
-    def fragments_n(self) -> int:
-        return self.wave_n // MFMA_MN
-
-    @property
-    def row_chunks(self) -> int:
-        """16-byte chunks in one LDS row."""
-        return self.config.tile_k // CHUNK
-
-    @property
-    def row_bytes(self) -> int:
-        return self.config.tile_k * ELEMENT_BYTES
-
-    @property
-    def loads_a(self) -> int:
-        return self.config.tile_m // self.config.rows_per_load
-
-    @property
-    def loads_b(self) -> int:
-        return self.config.tile_n // self.config.rows_per_load
-
-    @property
-    def bytes_a(self) -> int:
-        """Bytes of one stage of A."""
-        return self.config.tile_m * self.row_bytes
-
-    @property
-    def bytes_b(self) -> int:
-        return self.config.tile_n * self.row_bytes
-
-    @property
-    def paired(self) -> bool:
-        """Two neighbouring column fragments share one 16-byte store; with an odd count a store has 8 bytes.
-
-        The permutation of columns that it takes would have transposed reads of B meet in the LDS banks.
-        """
-        return self.fragments_n % 2 == 0 and self.signature.load_b != "mn"
-
-    @property
-    def store_width(self) -> int:
-        """Elements of C in one wide store."""
-        return 8 if self.paired else 4
-
-
-def swizzle(row: Any, row_chunks: int) -> Any:
-    """The value with which the chunk index is XORed in LDS row `row`; works on ints and on kernel values alike.
-
-    Lanes 0..15 of a ds_read_b128 read the same chunk of 16 neighbouring rows. The XOR spreads them over all banks,
-    whether 16 lanes are served from 64 banks at once or 8 lanes from 32. It depends on row % 16 only, so that the
-    addresses of a wave's fragments differ by constants.
-    """
-    if row_chunks == 16:
-        return row & 15
-    if row_chunks == 8:
-        return (row ^ ((row >> 3) & 1)) & 7
-    if row_chunks == 4:
-        return ((row >> 1) ^ ((row >> 3) & 1)) & 3
-    raise ValueError(f"no swizzle is known for {row_chunks} chunks in a row")
-
-
-def column_of_lds_row(row: Any) -> Any:
-    """The column of C (the row of B) that LDS row `row` of B holds, where column fragments are paired.
-
-    A lane gets 4 consecutive rows of a 16-row fragment as its columns. Exchanging bit 4 (which fragment of a pair) with
-    bits 2 and 3 (which 4 rows) gives it 8 consecutive columns of C from both fragments of the pair: one 16-byte store.
-    """
-    return (row & ~31) | ((row & 12) << 1) | ((row & 16) >> 2) | (row & 3)
-
-
-def transposed_swizzle(k: Any, tile_rows: int) -> Any:
-    """The value with which the index of a 32-byte pair of chunks is XORed in LDS row `k` of a transposed operand.
-
-    Half a wave of ds_read_b64_tr_b16 reads one pair of 8 rows, k = 0..3 and 8..11 of a block: they are to lie in 8
-    different pairs modulo 256 bytes, the width of the banks. Bits 2 and above 3 of k do not matter, so that all reads
-    of a lane share one value.
-    """
-    pairs = tile_rows // 16
-    free = pairs & -pairs
-    if free >= 8:
-        return (k & 3) | ((k >> 1) & 4)
-    if free == 4:
-        return ((k >> 1) & 1) | ((k >> 2) & 2)
-    return (k >> 3) & 1 if free == 2 else k & 0
 
 
 def _descriptor(address: Any, nbytes: Any, alignment: int) -> Any:
@@ -281,7 +180,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
     all_unit = all(given.columns < 2 for given in inputs)
 
     @flyc.kernel(name=name)  # type: ignore[untyped-decorator]
-    def gemm_kernel(args: Arguments) -> None:
+    def gemm_kernel(args) -> None:  # type: ignore[no-untyped-def]
         m, n, k = args.m, args.n, args.k
         thread = fx.Int32(fx.thread_idx.x)
         lane = thread & (WAVE - 1)
@@ -649,7 +548,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             store_elements()
 
     @flyc.jit  # type: ignore[untyped-decorator]
-    def launch_gemm(args: Arguments, stream: fx.Stream = default_stream) -> None:
+    def launch_gemm(args, stream: fx.Stream = default_stream) -> None:  # type: ignore[no-untyped-def]
         gemm_kernel(args).launch(grid=(1, 1, 1), block=(threads, 1, 1), stream=stream)
 
     placeholders = Arguments(**{field: kind(1) for field, kind in fields.items()})
