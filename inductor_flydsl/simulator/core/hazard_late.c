@@ -227,10 +227,14 @@ int issue(Wave *wave, const Instruction *in, const Access *access, u32 instructi
     u32 effect = access->effect;
     bool vm = effect == EFFECT_LOAD || effect == EFFECT_STORE || effect == EFFECT_ATOMIC || effect == EFFECT_LDS_DMA;
     Queue *queue = vm ? &mine->vm : &mine->lgkm;
-    /* That issue stalls where a counter is full (63, 15) is not established, and LLVM waits all the same: an operation
-       stays outstanding until a wait covers it, or until there is no room for more of them here. */
+    /* Issue stalls where the counter is full. LLVM rests on it: Triton 3.9's matmul of transposed operands uses a load
+       that 63 younger ones followed, with no wait between. */
     int status = CONTINUE;
-    if (queue->count >= QUEUE_CAPACITY) status = vm ? retire_vm(wave, QUEUE_CAPACITY - 1) : retire_lgkm(wave, 0);
+    if (vm && queue->count >= VM_CAPACITY) status = retire_vm(wave, VM_CAPACITY - 1);
+    if (!vm && queue->count >= LGKM_CAPACITY) {
+        status = retire_lgkm(wave, LGKM_CAPACITY - 1);
+        if (!status && queue->count >= LGKM_CAPACITY) status = retire_lgkm(wave, 0);
+    }
     if (status) return status;
     if (!queue->count) queue->head = 0; /* the same few entries stay in the cache */
     u32 operation = new_operation(shadow, wave, instruction, effect);

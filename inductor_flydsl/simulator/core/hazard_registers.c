@@ -18,8 +18,7 @@ static u32 allowed_outstanding(const WaveShadow *mine, u32 operation, u32 effect
         const Pending *entry = &queue->entries[(queue->head + n) % RING];
         younger += entry->operation > operation && entry->access->effect != EFFECT_SCALAR_LOAD;
     }
-    u32 most = vm ? 63 : 15; /* what s_waitcnt can say */
-    return younger < most ? younger : most - 1;
+    return younger;
 }
 
 static void check_register(Wave *wave, u32 place, u32 operation, const Access *access, bool read, u32 instruction) {

@@ -7,8 +7,9 @@
 #include "hazard.h"
 
 enum {
-    QUEUE_CAPACITY = 127,
-    RING = 128,
+    VM_CAPACITY = 63,
+    LGKM_CAPACITY = 15,
+    RING = 64,
     SAVED_ROWS = 8,
     SAVED_SCALARS = 16,
     MAX_WRITES = 4 * LANE_COUNT,
