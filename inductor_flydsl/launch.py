@@ -75,7 +75,8 @@ class Kernel:
         """Make the kernel ready without launching. Raises CompileError; a kernel of the store costs a file read."""
         with self._lock:
             if self._entry is None:
-                self._entry = self._get("isa")
+                # On HIP the code object already, so that the first call has nothing to compile.
+                self._entry = self._get("isa" if self.spec.target.kind == "simulated" else "hsaco")
             if self.spec.target.kind == "simulated" and self._program is None:
                 from inductor_flydsl import simulator
 
@@ -86,6 +87,8 @@ class Kernel:
         """Registers, LDS and spills, as the compiler states them in the kernel's metadata."""
         from inductor_flydsl import simulator
 
+        if self.spec.target.kind != "simulated":
+            return simulator.kernel_facts(self._get("isa").code.decode())
         self.compile()
         assert self._entry is not None
         return simulator.kernel_facts(self._entry.code.decode())
@@ -185,8 +188,14 @@ class Kernel:
         with torch.cuda.device(index):
             function = self._functions.get(index)
             if function is None:
-                entry = self._get("hsaco")
-                function = self._functions[index] = hip.load(entry.code, entry.facts["kernel"])
+                if torch.cuda.is_current_stream_capturing():
+                    raise LaunchError(
+                        f"the first call of this {self.spec.op} kernel came while a graph was being captured, and loads"
+                        " code: call the compiled function once before capturing"
+                    )
+                self.compile()
+                assert self._entry is not None
+                function = self._functions[index] = hip.load(self._entry.code, self._entry.facts["kernel"])
             hip.launch(
                 function,
                 grid=work.grid,

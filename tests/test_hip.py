@@ -119,8 +119,9 @@ def test_a_kernel_launches_on_its_tensor_s_device_and_current_stream(
     def make(op: str, **_: Any) -> compiler.Compiled:
         return compiler.Compiled(code=b"hsaco of " + op.encode(), kernel="gemm_kernel", seconds=0.0)
 
-    streams = iter([11, 22])
+    streams, capturing = iter([11, 22]), [True]
     monkeypatch.setattr(torch.cuda, "device", guard)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: capturing[0])
     monkeypatch.setattr(torch.cuda, "current_stream", lambda index: SimpleNamespace(cuda_stream=next(streams)))
     monkeypatch.setattr(compiler, "compile_kernel", make)
     monkeypatch.setattr(compiler, "template_hash", lambda: "a template that is only in this test")
@@ -134,8 +135,13 @@ def test_a_kernel_launches_on_its_tensor_s_device_and_current_stream(
     )
     kernel = launch.Kernel(spec)
     a, weight, out = (torch.zeros(64, 64, dtype=torch.bfloat16).as_subclass(OnGpu) for _ in range(3))
+    with pytest.raises(launch.LaunchError, match="call the compiled function once before capturing"):
+        kernel(a, weight.t(), out)
+    guarded.clear()
+    capturing[0] = False
     kernel(a, weight.t(), out)
     assert recorder.record_stream() == 11 and guarded == [3]
+    capturing[0] = True  # later calls load nothing
     assert kernarg_of(recorder) == struct.pack(
         "<4q8i2q", a.data_ptr(), weight.data_ptr(), 0, 0, 64, 64, 64, 64, 1, 64, 1, 64, out.data_ptr(), 0
     )
