@@ -86,9 +86,10 @@ def template_hash() -> str:
     from inductor_flydsl import ops, templates
 
     digest = hashlib.sha256()
-    for folder in (ops, templates):
-        for path in sorted(Path(folder.__path__[0]).glob("*.py")):
-            digest.update(path.name.encode() + b"\0" + path.read_bytes())
+    shared = Path(__file__).with_name("epilogue.py")
+    own = [path for folder in (ops, templates) for path in sorted(Path(folder.__path__[0]).glob("*.py"))]
+    for path in (shared, *own):
+        digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Pointwise nodes that read a product -> the steps of an ops/epilogue.Epilogue, or why they stay kernels of their own.
+"""Pointwise nodes that read a product -> the steps of an epilogue.Epilogue, or why they stay kernels of their own.
 
 The values are those of Inductor's Triton code: bf16 and fp16 are computed with in fp32, a buffer is rounded once to its
 dtype when it is stored, and what a later node reads of it is the rounded value, stored or not.
@@ -15,9 +15,9 @@ from torch._inductor import ir
 from torch._inductor.ops_handler import DefaultHandler
 from torch._inductor.virtualized import OpsValue, V
 
+from inductor_flydsl import epilogue as epilogues
+from inductor_flydsl.epilogue import Epilogue, Input, Output, Step
 from inductor_flydsl.lowering.places import CannotFuse, Places, row_major, same
-from inductor_flydsl.ops import epilogue as epilogues
-from inductor_flydsl.ops.epilogue import Epilogue, Input, Output, Step
 
 # Inductor's operations that are one step, and their steps' names where those differ.
 STEPS = {

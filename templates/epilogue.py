@@ -1,4 +1,4 @@
-"""Device code of an ops/epilogue.Epilogue: its arithmetic on fp32 values, and the loads of its inputs.
+"""Device code of an epilogue.Epilogue: its arithmetic on fp32 values, and the loads of its inputs.
 
 Everything here runs while a kernel is traced. FlyDSL's math functions for exp2, floor and others call ROCm's bitcode
 library, which is not there without ROCm: LLVM's intrinsics, which the backend selects by itself, take their place.
@@ -13,7 +13,7 @@ import flydsl.expr as fx
 from flydsl._mlir.dialects import llvm
 from flydsl.expr import math
 
-from inductor_flydsl.ops.epilogue import ITEM_BYTES, Epilogue, Step
+from inductor_flydsl.epilogue import ITEM_BYTES, Epilogue, Step
 
 ELEMENTS = {"bfloat16": fx.BFloat16, "float16": fx.Float16, "float32": fx.Float32}
 # Up to this magnitude tanh comes from its series, whose next term is below 2^-25 of the value.

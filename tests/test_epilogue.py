@@ -12,9 +12,9 @@ import torch
 
 import inductor_flydsl
 from inductor_flydsl import device, launch
-from inductor_flydsl.ops import epilogue as epilogues
+from inductor_flydsl import epilogue as epilogues
+from inductor_flydsl.epilogue import ARITY, LOGICAL, Epilogue, Input, Output, Step
 from inductor_flydsl.ops import gemm
-from inductor_flydsl.ops.epilogue import ARITY, LOGICAL, Epilogue, Input, Output, Step
 
 M, N = 16, 64
 SPECIAL = [

@@ -10,8 +10,8 @@ import torch
 
 from inductor_flydsl import launch
 from inductor_flydsl.device import Target
+from inductor_flydsl.epilogue import Input
 from inductor_flydsl.ops import gemm
-from inductor_flydsl.ops.epilogue import Input
 from inductor_flydsl.ops.gemm import Problem
 
 NT = gemm.signature("bfloat16")

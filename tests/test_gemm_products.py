@@ -16,9 +16,9 @@ import torch
 
 import inductor_flydsl
 from inductor_flydsl import device, launch
-from inductor_flydsl.ops import epilogue as epilogues
+from inductor_flydsl import epilogue as epilogues
+from inductor_flydsl.epilogue import Epilogue, Input, Output, Step
 from inductor_flydsl.ops import gemm
-from inductor_flydsl.ops.epilogue import Epilogue, Input, Output, Step
 
 BATCH_OF_CASES = 20
 # Steps from the rounded sum, which is number 0, to the value; arguments are numbers of steps.

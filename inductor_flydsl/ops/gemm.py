@@ -16,10 +16,10 @@ import dataclasses
 import hashlib
 from typing import TYPE_CHECKING, Any
 
+from inductor_flydsl import epilogue as epilogues
 from inductor_flydsl import gate
+from inductor_flydsl.epilogue import Epilogue
 from inductor_flydsl.gate import Decline
-from inductor_flydsl.ops import epilogue as epilogues
-from inductor_flydsl.ops.epilogue import Epilogue
 
 if TYPE_CHECKING:
     import torch

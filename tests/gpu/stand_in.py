@@ -18,8 +18,8 @@ streams: list[int] = []
 
 def run(kernel: Any, tensors: tuple[torch.Tensor, ...]) -> None:
     """What launch.Kernel._run_on_hip is replaced by: the same checks of the tensors, and the product by PyTorch."""
-    from inductor_flydsl import ledger
-    from inductor_flydsl.ops import epilogue, gemm
+    from inductor_flydsl import epilogue, ledger
+    from inductor_flydsl.ops import gemm
 
     signature = kernel.spec.signature
     work = gemm.launch(kernel.spec.config, signature, *tensors)
