@@ -22,7 +22,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 def test_ops(capsys: pytest.CaptureFixture[str]) -> None:
     assert __main__.main(["ops"]) == 0
     text = capsys.readouterr().out
-    assert "gemm: C = A @ B" in text and "not built yet: scaled_gemm" in text
+    assert "gemm: alpha * A @ B + beta * C" in text and "not built yet: scaled_gemm" in text
     assert __main__.main(["ops", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert [op["name"] for op in data["ops"]] == ["gemm"] and "topk" in data["planned"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import re
 import sys
 from collections.abc import Sequence
 
@@ -136,11 +137,21 @@ def inputs_of(signature: tuple[tuple[str, int], ...]) -> Inputs:
     return Inputs(columns=columns, vectors=vectors, scalars=scalars, old=old)
 
 
+# Packed fp32 with a constant and no op_sel_hi: what the high result takes is not established, and NaN in the simulator
+# (test_simulator_vector.py).
+_HALF_OPEN = re.compile(r"v_pk_(add|mul|fma)_f32 (?!.*op_sel_hi)(.*, )?-?[0-9.]+(,|$| )")
+
+
 def wrong_results(rows: Sequence[Opcode]) -> list[str]:
     """Runs an instruction in all its encodings and variants; what is wrong."""
     shapes = [(row, shape) for row in rows if (shape := shape_of(row)) is not None]
     inputs = inputs_of(shapes[0][1].signature)
-    tried = [(row, shape, variant) for row, shape in shapes for variant in variants(row, shape)]
+    tried = [
+        (row, shape, variant)
+        for row, shape in shapes
+        for variant in variants(row, shape)
+        if not _HALF_OPEN.match(variant.line)
+    ]
 
     def batch_of(cases: Sequence[tuple[Opcode, Shape, Variant]]) -> Batch:
         return Batch(jobs=[_job(shape, variant) for _, shape, variant in cases], vectors=inputs.vectors,
