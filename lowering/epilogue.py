@@ -1,7 +1,7 @@
 """Pointwise nodes that read a product -> the steps of an epilogue.Epilogue, or why they stay kernels of their own.
 
-The values are those of Inductor's Triton code: bf16 and fp16 are computed with in fp32, a buffer is rounded once to its
-dtype when it is stored, and what a later node reads of it is the rounded value, stored or not.
+bf16 and fp16 are computed with in fp32, a buffer is rounded once to its dtype when it is stored, what a later node
+reads of it is the rounded value, stored or not, and a cast that the user wrote rounds.
 """
 
 from __future__ import annotations
@@ -150,7 +150,10 @@ class _Steps:
         return self.numbers[step]
 
     def rounded(self, step: int, dtype: torch.dtype) -> int:
-        return step if dtype == torch.float32 else self.push("round", step, dtype=_name(dtype))
+        last = self.steps[step]
+        if dtype == torch.float32 or (last.op == "round" and last.dtype == _name(dtype)):
+            return step
+        return self.push("round", step, dtype=_name(dtype))
 
     def read(self, view: View) -> int:
         if view not in self.inputs:
@@ -226,8 +229,8 @@ class _Handler(DefaultHandler):  # type: ignore[misc]
             raise CannotFuse("a value is converted to {dtype}", dtype=dtype)
         if x.logical:
             return _Value(self.steps.push("where", x.step, self._constant(1.0), self._constant(0.0)))
-        # Triton's code computes bf16 and fp16 in fp32, so that only a conversion that asks for the dtype itself rounds.
-        return x if use_compute_types else _Value(self.steps.rounded(x.step, dtype))
+        # A cast that the user wrote rounds, as in eager; Inductor's Triton code leaves it out within a kernel.
+        return _Value(self.steps.rounded(x.step, dtype))
 
     def square(self, x: Any) -> _Value:
         return self._default("mul", (x, x), {})

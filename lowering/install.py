@@ -11,7 +11,7 @@ from torch._inductor.custom_graph_pass import CustomGraphModulePass
 from torch._inductor.select_algorithm import get_algorithm_selector_cache
 
 from inductor_flydsl import _version, activation, compiler, config, device
-from inductor_flydsl.lowering import choices
+from inductor_flydsl.lowering import choices, overloads
 from inductor_flydsl.lowering.scheduling import SchedulingMixin
 
 DEVICES = ("cpu", "cuda")
@@ -53,6 +53,7 @@ def install() -> None:
             cache.add_preprocessing_fn(choices.offer)
         if choices.learn_timings not in cache.feedback_saver_fns:
             cache.add_feedback_saver(choices.learn_timings)
+        overloads.install()
         common.init_backend_registration()
         for name in DEVICES:
             _install_scheduling(name)

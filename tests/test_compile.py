@@ -54,6 +54,23 @@ class TestSimulated:
         torch.testing.assert_close(have, want, rtol=2**-7, atol=2**-6)
         assert counters["launched:gemm"] == 1
 
+    @pytest.mark.parametrize("batch", [(), (3,)], ids=["matrices", "batches"])
+    @pytest.mark.parametrize("adds", [False, True], ids=["product", "sum"])
+    def test_an_output_dtype(self, batch: tuple[int, ...], adds: bool, counters: Counter[str]) -> None:
+        """On this device only we have a kernel for it: Inductor and ATen refuse CPU tensors."""
+        name = {(): ("mm", "addmm"), (3,): ("bmm", "baddbmm")}[batch][adds]
+        if "dtype" not in getattr(torch.ops.aten, name).overloads():
+            pytest.skip(f"torch {torch.__version__} has no aten.{name}.dtype")
+        if name == "baddbmm":
+            pytest.skip("torch's own meta function of aten.baddbmm.dtype takes the dtype for beta, and fails")
+        a, b = torch.randn(*batch, 33, 64).to(BF16), torch.randn(*batch, 64, 40).to(BF16)
+        given = (torch.randn(*batch, 33, 40), a, b) if adds else (a, b)
+        have = forced(lambda *given: getattr(torch, name)(*given, out_dtype=torch.float32))(*given)
+        exact = a.double() @ b.double() + (given[0].double() if adds else 0)
+        assert have.dtype == torch.float32
+        assert ((have.double() - exact).abs() <= 64 * 2.0**-24 * (a.double().abs() @ b.double().abs()) + 1e-6).all()
+        assert counters["launched:gemm"] == 1
+
     def test_linear_without_bias_in_three_dims(self, counters: Counter[str]) -> None:
         x, weight = rows(2 * 5, 64).view(2, 5, 64), rows(24, 64)
         have = forced(torch.nn.functional.linear)(x, weight)
