@@ -144,7 +144,7 @@ def test_fused_as_unfused(chain: Chain, counters: Counter[str]) -> None:
 @pytest.mark.parametrize(
     "tail",
     [
-        lambda y: (y * 1e4).to(torch.float16).float() + 1,
+        lambda y: (y.float() * 1e4).to(torch.float16).float() + 1,
         lambda y: y.to(torch.float16).float().to(BF16),
         lambda y: (y.float() * 1.001).to(BF16) * 3,
         lambda y: (y.float() * 1.01).bfloat16().float() * 3,
