@@ -8,7 +8,7 @@ from typing import Any
 
 from inductor_flydsl import ledger
 
-COLUMNS = ("op", "overload", "shapes", "dtypes", "choice", "config", "registers", "LDS", "why not FlyDSL")
+COLUMNS = ("op", "overload", "shapes", "dtypes", "choice", "config", "registers", "LDS", "fused", "why not FlyDSL")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -24,6 +24,9 @@ class Row:
     config: str
     candidates: tuple[ledger.Candidate, ...]
     decline: str
+    # Nodes that the kernel's epilogue computes, and why one that could have been is not among them.
+    fused: int = 0
+    unfused: str = ""
     vgprs: int | None = None
     agprs: int | None = None
     sgprs: int | None = None
@@ -44,6 +47,8 @@ class Row:
             config=decision.config,
             candidates=tuple(decision.candidates),
             decline=decision.decline,
+            fused=decision.fused,
+            unfused=decision.unfused,
             vgprs=facts.vgprs if facts else None,
             agprs=facts.agprs if facts else None,
             sgprs=facts.sgprs if facts else None,
@@ -55,8 +60,11 @@ class Row:
         """The row as the texts of COLUMNS."""
         registers = "" if self.vgprs is None else f"{self.vgprs} V, {self.agprs} A, {self.sgprs} S"
         lds = "" if self.lds_bytes is None else f"{self.lds_bytes // 1024} KiB"
+        number = str(self.fused) if self.fused else ""
+        fused = ", ".join(text for text in (number, self.unfused and f"not fused: {self.unfused}") if text)
         return (
-            self.op, self.overload, self.shapes, self.dtypes, self.choice, self.config, registers, lds, self.decline,
+            self.op, self.overload, self.shapes, self.dtypes, self.choice, self.config, registers, lds, fused,
+            self.decline,
         )  # fmt: skip
 
 

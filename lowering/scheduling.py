@@ -107,19 +107,26 @@ class SchedulingMixin:
         buffer = template_node.node
         nodes = [template_node, *epilogue_nodes]
         fused = self._fused(buffer.product(), [template_node], epilogue_nodes)
-        alone = []
         try:
             self._emit(nodes, fused)
         except (compiler.CompileError, simulator.SimulatorError) as error:
             if not epilogue_nodes:
                 raise
             log.warning("%s is called without the epilogue that was to be fused: %s", buffer.kernel, error)
-            self._emit([template_node], self._fused(buffer.product(), [template_node], []))
-            alone = list(epilogue_nodes)
+            self._emit_apart(template_node, epilogue_nodes)
         self.free_buffers_in_scheduler()  # type: ignore[attr-defined]
-        for node in alone:
-            self.codegen_node(node)  # type: ignore[attr-defined]
         return None
+
+    def _emit_apart(self, template_node: Any, epilogue_nodes: Sequence[Any]) -> None:
+        """The kernel without its epilogue, and a kernel of the device's own for each node of that."""
+        # What nobody reads after the last of these nodes may be freed then, and not after the first.
+        waiting = self.scheduler.buffer_names_to_free
+        self.scheduler.buffer_names_to_free = OrderedSet()
+        self._emit([template_node], self._fused(template_node.node.product(), [template_node], []))
+        for node in epilogue_nodes:
+            self.codegen_node(node)  # type: ignore[attr-defined]
+        self.flush()  # type: ignore[attr-defined]
+        self.scheduler.buffer_names_to_free |= waiting
 
     def _emit(self, nodes: Sequence[Any], fused: Fused) -> None:
         """Allocate what the kernel stores, and call it. Nothing is changed where the kernel does not compile."""
