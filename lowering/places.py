@@ -96,7 +96,9 @@ class Places:
             dims.append((extent, number))
             dense = dense * extent
         product = sympy.prod(self.extents)
-        if affine.offset != 0 or not same(dense, product):
+        if affine.offset != 0:
+            raise CannotFuse("{name} is stored at an offset of {offset}", name=name, offset=affine.offset)
+        if not same(dense, product):
             raise CannotFuse(
                 "{name} has {dense} elements, not the product's {all}", name=name, dense=dense, all=product
             )
@@ -140,7 +142,7 @@ class Places:
 
 
 def _quotient(value: Any, factor: Any) -> Any:
-    return sympy.S.One if same(value, factor) else sympy.cancel(value / factor)
+    return sympy.S.One if same(value, factor) else sympy.cancel(sympy.sympify(value) / factor)
 
 
 def _negative(value: Any) -> bool:

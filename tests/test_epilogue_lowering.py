@@ -113,6 +113,9 @@ FUSED = [
     Chain("residual transposed", lambda x, w, r: x @ w.t() + r.t(), ((N, M),)),
     Chain("residual of every second column", lambda x, w, r: (x @ w.t()) * r[:, ::2], ((M, 2 * N),)),
     Chain("residual inside of a larger tensor", lambda x, w, r: x @ w.t() + r[3 : M + 3, 5 : N + 5], ((M + 9, N + 9),)),
+    Chain(
+        "a factor inside of a larger tensor", lambda x, w, r: (x @ w.t()) * r[3 : M + 3, 5 : N + 5], ((M + 9, N + 9),)
+    ),
     Chain("a row", lambda x, w, r: (x @ w.t()) * r, ((1, N),)),
     Chain("a column", lambda x, w, r: (x @ w.t()) * r, ((M, 1),)),
     Chain("a scalar tensor", lambda x, w, r: (x @ w.t()) * r, ((),)),
