@@ -17,6 +17,7 @@ from torch._inductor.debug import DebugContext
 from torch._inductor.graph import GraphLowering
 from torch._inductor.select_algorithm import AlgorithmSelectorCache
 from torch._inductor.virtualized import V
+from torch._subclasses import fake_tensor
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import ShapeEnv
@@ -45,6 +46,8 @@ def rocm() -> Iterator[None]:
         ):  # fmt: skip
             patch(torch.cuda, name, lambda *_, answer=answer: answer)
         patch(torch._inductor.scheduler, "has_triton", lambda *_: True)
+        # A CUDA build of torch 2.11 makes a tensor on the device before it fakes one.
+        patch(fake_tensor, "init_gpu_context", lambda *_: None)
         cuda = device_interface.CudaInterface
         for owner in (cuda, cuda.Worker):
             patch(owner, "get_device_properties", staticmethod(lambda *_: PROPERTIES))

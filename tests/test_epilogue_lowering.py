@@ -14,6 +14,8 @@ import torch.nn.functional as F
 from inputs import rows
 from torch._inductor.utils import run_and_get_code
 
+from inductor_flydsl.compat import release
+
 BF16 = torch.bfloat16
 pytestmark = pytest.mark.usefixtures("simulated")
 M, N, K = 21, 40, 64
@@ -144,17 +146,19 @@ def test_fused_as_unfused(chain: Chain, counters: Counter[str]) -> None:
             torch.testing.assert_close(mine.double(), exact.double(), rtol=2**-6, atol=2**-3)
 
 
-@pytest.mark.parametrize(
-    "tail",
-    [
-        lambda y: (y.float() * 1e4).to(torch.float16).float() + 1,
-        lambda y: y.to(torch.float16).float().to(BF16),
-        lambda y: (y.float() * 1.001).to(BF16) * 3,
-        lambda y: (y.float() * 1.01).bfloat16().float() * 3,
-    ],
-)
+CASTS = [
+    lambda y: (y.float() * 1e4).to(torch.float16).float() + 1,
+    lambda y: y.to(torch.float16).float().to(BF16),
+    lambda y: (y.float() * 1.001).to(BF16) * 3,
+    lambda y: (y.float() * 1.01).bfloat16().float() * 3,
+]
+
+
+@pytest.mark.parametrize("tail", CASTS)
 def test_a_cast_rounds_as_in_eager(tail: Callable[[torch.Tensor], torch.Tensor], counters: Counter[str]) -> None:
     """Inductor's own kernels leave a cast out where its result goes on within one kernel: then inf stays finite."""
+    if release(torch.__version__) < (2, 13) and tail is not CASTS[1] and tail is not CASTS[2]:
+        pytest.skip("before torch 2.13 a pass of Inductor's takes a cast to a narrower dtype and back out of the graph")
     x, weight = rows(M, K), rows(N, K)
     (product,), _ = run(lambda x, w: x @ w.t(), x, weight)
     (have,), others = run(lambda x, w: tail(x @ w.t()), x, weight)

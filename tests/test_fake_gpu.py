@@ -48,7 +48,7 @@ def test_a_choice_left_open_becomes_ours_with_its_epilogue(counters: Counter[str
     """Inductor leaves the choice open for fusion, and fuses only into Triton's: where ours is fastest, into ours."""
     with fake_gpu.timed(lambda choice: 0.1 if isinstance(choice, KernelChoice) else 1.0) as seen:
         code, (decision,) = generated(block, A, B, BIAS, RESIDUAL, max_autotune_gemm=True)
-    assert sum(isinstance(choice, KernelChoice) for choice in seen) == 4 and len(seen) == 5
+    assert sum(isinstance(choice, KernelChoice) for choice in seen) == 4 < len(seen)
     (arguments,) = calls(code)
     assert "reinterpret_tensor(bias_1, (512, 768), (0, 1), 0)" in arguments and "residual_1" in arguments, arguments
     assert "extern_kernels" not in code.split("def call")[1] and "triton_poi" not in code
