@@ -248,21 +248,17 @@ class _Pool:
         try:
             worker = _Worker()
         except BaseException:
-            self.give_up()
+            self.give_back(None)
             raise
         atexit.register(worker.stop)
         return worker
 
-    def give_back(self, worker: _Worker) -> None:
+    def give_back(self, worker: _Worker | None) -> None:
+        """The worker, or the place of one that could not be started, is another's to take."""
         with self.free:
             self.busy -= 1
-            if worker.alive():
+            if worker is not None and worker.alive():
                 self.idle.append(worker)
-            self.free.notify()
-
-    def give_up(self) -> None:
-        with self.free:
-            self.busy -= 1
             self.free.notify()
 
 

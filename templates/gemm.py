@@ -418,6 +418,10 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         def size_of(number: int) -> int:
             return ITEM_BYTES[outputs[number].dtype]
 
+        near = fx.Boolean(True)
+        for o in fx.range_constexpr(len(outputs)):
+            near = near & (argument("out", o, "_row") <= FRAGMENT_STRIDE_BYTES // size_of(o))
+
         def column_offset(column: Any, size: int) -> Any:
             return (n0 + column < n).select(column * size, fx.Int32(OUTSIDE_COLUMN))
 
@@ -461,10 +465,15 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
 
         def fixed_inputs(wide: bool) -> list[list[Any]]:
             """Per input and column: what does not depend on the row is read once."""
-            made = []
+            made: list[list[Any]] = []
             for number in fx.range_constexpr(len(inputs)):
                 row = fx.Int32(0)
-                made.append([] if inputs[number].rows else [read_input(number, row, at, wide) for at in columns])
+                if fx.const_expr(inputs[number].rows):
+                    made.append([])
+                elif fx.const_expr(inputs[number].columns == 0):
+                    made.append([read_input(number, row, row, wide)] * stores_n)
+                else:
+                    made.append([read_input(number, row, at, wide) for at in columns])
             return made
 
         def results(i: int, j: int, fixed: list[list[Any]], row_inputs: list[Any]) -> list[list[Any]]:
@@ -505,9 +514,6 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         def store_elements() -> None:
             fixed = fixed_inputs(False)
             # Rows too far apart for one descriptor are stored one by one: 16 rounds, with one row inside in each.
-            near = fx.Boolean(True)
-            for o in fx.range_constexpr(len(outputs)):
-                near = near & (argument("out", o, "_row") <= FRAGMENT_STRIDE_BYTES // size_of(o))
             count = near.select(fx.Int32(MFMA_MN), fx.Int32(1))
             for i in fx.range_constexpr(fragments_m):
                 made = [results(i, j, fixed, inputs_of(i, j, False)) for j in range(stores_n)]
@@ -528,12 +534,10 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
 
         if fx.const_expr(all_unit):
             misaligned = fx.Int64(n) & (width - 1)
-            near = fx.Boolean(True)
             for o in fx.range_constexpr(len(outputs)):
                 size, stride = size_of(o), argument("out", o, "_row")
                 bits = argument("out", o, "") | (argument("out", o, "_batch") * size) | fx.Int64(stride) * size
                 misaligned = misaligned | (bits & (min(CHUNK_BYTES, width * size) - 1))
-                near = near & (stride <= FRAGMENT_STRIDE_BYTES // size)
             for x in fx.range_constexpr(len(inputs)):
                 if fx.const_expr(inputs[x].columns == 1):
                     size = ITEM_BYTES[inputs[x].dtype]

@@ -100,7 +100,7 @@ def broadcast(shape: tuple[int, ...], how: str, kind: torch.dtype, rng: random.R
     return values(small, kind, rng).expand(shape)
 
 
-def tail_of(name: str, out: str, inputs: dict[str, int]) -> list[Step]:
+def tail_of(name: str, inputs: dict[str, int]) -> list[Step]:
     steps = [Step(op="acc")]
     for op, *rest in TAILS[name]:
         if op == "constant":
@@ -149,7 +149,7 @@ def draw(rng: random.Random) -> Case:
             for how in ("full", "vector") if ("input", how) in TAILS[name]
         }  # fmt: skip
         last = rng.choice([str(kind).removeprefix("torch."), "float32"])
-        steps = tail_of(name, last, {how: at for at, how in enumerate(more)})
+        steps = tail_of(name, {how: at for at, how in enumerate(more)})
         extra = tuple(described(tensor) for tensor in more.values())
         tail = Epilogue(steps=tuple(steps), inputs=extra, outputs=(Output(step=len(steps) - 1, dtype=last),))
         signature = dataclasses.replace(signature, epilogue=joined(signature.epilogue, tail))

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from inductor_flydsl import epilogue as epilogues
 from inductor_flydsl import gate
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
     from inductor_flydsl.device import Target
     from inductor_flydsl.gate import Size
+
+    # Name, load, strides along rows and along K, rows.
+    Operand: TypeAlias = tuple[str, str, tuple[Size, Size], Size]
 
 DTYPES = ("bfloat16", "float16")
 OVERLOADS = tuple(
@@ -307,12 +310,20 @@ def supports(problem: Problem) -> Decline | None:
         gate.not_empty("N", problem.n),
         gate.not_empty("K", problem.k),
         None if problem.batch is None else gate.not_empty("the batch", problem.batch),
-        gate.at_most("M", problem.m, MAX_SIZE),
-        gate.at_most("N", problem.n, MAX_SIZE),
-        gate.at_most("K", problem.k, MAX_SIZE),
-        None if problem.batch is None else gate.at_most("the batch", problem.batch, MAX_BATCH),
-        *(_strides(name, load, stride, rows, problem.k) for name, load, stride, rows in _operands(problem)),
+        _limits(problem.k, 1 if problem.batch is None else problem.batch, _operands(problem)),
         _added(problem),
+    )
+
+
+def _limits(k: Size, batch: Size, operands: tuple[Operand, Operand]) -> Decline | None:
+    """What addresses and 32-bit arguments allow, of a problem and of a launch."""
+    (_, _, _, m), (_, _, _, n) = operands
+    return gate.first_decline(
+        gate.at_most("M", m, MAX_SIZE),
+        gate.at_most("N", n, MAX_SIZE),
+        gate.at_most("K", k, MAX_SIZE),
+        gate.at_most("the batch", batch, MAX_BATCH),
+        *(_strides(name, load, stride, rows, k) for name, load, stride, rows in operands),
     )
 
 
@@ -340,7 +351,7 @@ def _added(problem: Problem) -> Decline | None:
     return gate.dtype_in("the added tensor", problem.added.dtype, allowed)
 
 
-def _operands(problem: Problem) -> tuple[tuple[str, str, tuple[Size, Size], Size], ...]:
+def _operands(problem: Problem) -> tuple[Operand, Operand]:
     """Per operand: its name, its load, its strides along rows and along K, and how many rows it has."""
     load_a, load_b = loads(problem)
     stride_b = (problem.stride_b[1], problem.stride_b[0])
@@ -500,7 +511,14 @@ def launch(config: GemmConfig, signature: GemmSignature, *tensors: torch.Tensor)
     rows_a = (a.stride(-2) if m > 1 else 0, a.stride(-1) if k > 1 else 1)
     rows_b = (b.stride(-1) if n > 1 else 0, b.stride(-2) if k > 1 else 1)
     tiles = -(-m // config.tile_m) * -(-n // config.tile_n)
-    _check_limits(signature, m, n, k, batch, rows_a, rows_b, tiles * config.threads)
+    operands = ("A", signature.load_a, rows_a, m), ("B", signature.load_b, rows_b, n)
+    # No limit is below this one: most launches are done with one comparison.
+    if max(m, n, k, batch, *rows_a, *rows_b) > MAX_BATCH or tiles * config.threads > MAX_WORK_ITEMS:
+        declined = _limits(k, batch, operands) or gate.at_most(
+            "the grid's work-items", tiles * config.threads, MAX_WORK_ITEMS
+        )
+        if declined is not None:
+            raise ValueError(f"gemm cannot take these sizes and strides: {declined}")
     arguments = [
         a.data_ptr(), b.data_ptr(), _batch_stride(a), _batch_stride(b), m, n, k, *rows_a, *rows_b,
     ]  # fmt: skip
@@ -543,29 +561,6 @@ def _fitting(rows: torch.Tensor, load: str) -> torch.Tensor:
     if load == "k":
         return rows.clone(memory_format=torch.contiguous_format)
     return rows.mT.clone(memory_format=torch.contiguous_format).mT
-
-
-def _check_limits(
-    signature: GemmSignature,
-    m: int,
-    n: int,
-    k: int,
-    batch: int,
-    rows_a: tuple[int, int],
-    rows_b: tuple[int, int],
-    work_items: int,
-) -> None:
-    declined = gate.first_decline(
-        gate.at_most("M", m, MAX_SIZE),
-        gate.at_most("N", n, MAX_SIZE),
-        gate.at_most("K", k, MAX_SIZE),
-        gate.at_most("the batch", batch, MAX_BATCH),
-        gate.at_most("the grid's work-items", work_items, MAX_WORK_ITEMS),
-        _strides("A", signature.load_a, rows_a, m, k),
-        _strides("B", signature.load_b, rows_b, n, k),
-    )
-    if declined is not None:
-        raise ValueError(f"gemm cannot take these sizes and strides: {declined}")
 
 
 def reference(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
