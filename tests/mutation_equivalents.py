@@ -233,7 +233,7 @@ EQUIVALENTS = (
     ),
     Equivalent(
         family="norm", change=r"v_cmp_eq_u32_e32 vcc, 0, v0 -> v_cmp_eq_u32_e32 vcc, ([1-9]\d?|1\d\d), v0",
-        holds=lambda mutant: _near(mutant, r"v_rsq_f32", behind=8),
+        holds=lambda mutant: _near(mutant, r"v_rsq_f32", before=8, behind=8),
         proof="Which of the threads, at least 256, stores rstd: all have read the one sum from LDS and hold the same",
     ),
     Equivalent(
