@@ -43,7 +43,7 @@ class Launch:
     unasked: frozenset[str] = frozenset()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
     """A kernel that is right, with the launches that show it, and how often each of them executes each line."""
 
@@ -339,8 +339,14 @@ MUTATORS: dict[str, Mutator] = {
 }
 
 
-def drawn(subject: Subject, kind: str, number: int, draw: random.Random) -> Iterator[Mutant]:
-    """Up to `number` mutants of a kind, each of another executed line."""
+def drawn(
+    subject: Subject,
+    kind: str,
+    number: int,
+    draw: random.Random,
+    is_same: Callable[[Mutant], bool] = lambda mutant: False,
+) -> Iterator[Mutant]:
+    """Up to `number` mutants of a kind, each of another executed line, but those that are the same kernel."""
     lines = subject.executed
     draw.shuffle(lines)
     for index in lines:
@@ -349,20 +355,27 @@ def drawn(subject: Subject, kind: str, number: int, draw: random.Random) -> Iter
         if not choices or number <= 0:
             continue
         mutant = Mutant(subject=subject, kind=kind, index=index, after=draw.choice(choices))
-        if is_gfx950(mutant):
+        if is_gfx950(mutant) and not is_same(mutant):
             number -= 1
             yield mutant
 
 
-# Of a shift by a register's width and more only the low bits count, and equality has no sign.
+# Of a shift by a register's width and more only the low bits count, of a scalar load's address not the lowest two
+# (CDNA3 ISA, scalar memory operations), equality has no sign, and without one 0 >= x is 0 == x.
 _SHIFT_32 = re.compile(r"[sv]_(lshl|lshr|ashr)(rev)?_[bi]32")
+_SHIFT_OF_SUM = re.compile(r"v_(add_lshl|lshl_add|lshl_or)_[bu]32")
 _EQUALITY = re.compile(r"(_(?:eq|ne|lg)_)[iu]")
+_NOT_ABOVE_0 = re.compile(r"_cmp_ge_(u\d\d\S* (?:vcc, |s\S+, )?0, )")
 
 
 def is_respelled(before: str, after: str) -> bool:
     """Whether the two texts are the same instruction, however it is written."""
-    if _EQUALITY.sub(r"\1", before) == _EQUALITY.sub(r"\1", after):
+    one, other = (_EQUALITY.sub(r"\1", _NOT_ABOVE_0.sub(r"_cmp_eq_\1", text)) for text in (before, after))
+    if one == other:
         return True
+    if before.startswith("s_load") and after.startswith("s_load"):
+        low = [re.sub(r"(?:0x[0-9a-f]+|\d+)$", lambda at: str(int(at[0], 0) & -4), text) for text in (before, after)]
+        return low[0] == low[1]
     if not _SHIFT_32.match(before) or not _SHIFT_32.match(after):
         return False
     one, other = ([int(at[0], 0) % 32 for at in _operand_integers(text)] for text in (before, after))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 import functools
+import math
 import mmap
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -17,7 +18,9 @@ import torch
 from mutation import Launch, Subject
 
 from inductor_flydsl import checks, device, launch
+from inductor_flydsl import epilogue as epilogues
 from inductor_flydsl.checks import gemm as gemm_cases
+from inductor_flydsl.epilogue import Epilogue, Input, Output, Step
 from inductor_flydsl.ops import OPS
 from inductor_flydsl.ops.gemm import LOAD_ELEMENTS, MAX_LEADING_STRIDE, GemmConfig, GemmSignature
 from inductor_flydsl.simulator.program import LaunchResult, Program
@@ -68,15 +71,59 @@ def gemms(only: str = "") -> Iterator[Subject]:
                     yield _gemm(kernel, config, signature)
 
 
-def _gemm(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -> Subject:
+def layouts() -> Iterator[Subject]:
+    """Every other layout in three configs, and one kernel that adds a bias and takes the GELU, in bf16.
+
+    On the cases of `kernels --check` alone.
+    """
+    module = OPS["gemm"].module
+    with device.simulate():
+        target = device.target_of(torch.device("cpu"))
+        assert isinstance(target, device.Target)
+        for config in (module.CONFIGS[3], module.CONFIGS[5], module.CONFIGS[8]):
+            for signature in module.signatures("bfloat16")[1:]:
+                kernel = launch.kernel("gemm", config=config, signature=signature, target=target)
+                yield _subject(kernel.facts.name, "gemm", _checked(kernel, checks.cases("gemm", config, signature)))
+        config, signature = module.CONFIGS[5], module.signature("bfloat16", epilogue=BIAS_GELU)
+        kernel = launch.kernel("gemm", config=config, signature=signature, target=target)
+        cases = map(_with_bias, checks.cases("gemm", config, module.signature("bfloat16")))
+        yield _subject(kernel.facts.name, "gemm", _checked(kernel, cases))
+
+
+def _checked(kernel: launch.Kernel, cases: Iterable[checks.Case]) -> list[_Made]:
     made: list[_Made] = []
-    for case in checks.cases("gemm", config, signature):
+    for case in cases:
         made.append(_gemm_launch(kernel, case))
         if "ragged" in case.name:
             # The kernel clears the tail of K in LDS itself, for hardware on which loads beyond the edge leave it. There
             # rows beyond M and N are read from LDS that nothing wrote, into sums that are not stored.
             kinds = frozenset({"lds-unwritten"})
             made.append(_gemm_launch(kernel, case, assumptions=("dma_keeps_lds",), unasked=kinds))
+    return made
+
+
+BIAS_GELU = Epilogue(
+    steps=(
+        Step(op="acc"), Step(op="input"), Step(op="add", args=(0, 1)), Step(op="constant", value=math.sqrt(0.5).hex()),
+        Step(op="mul", args=(2, 3)), Step(op="erf", args=(4,)), Step(op="constant", value=(1.0).hex()),
+        Step(op="add", args=(5, 6)), Step(op="mul", args=(2, 7)), Step(op="constant", value=(0.5).hex()),
+        Step(op="mul", args=(8, 9)),
+    ),
+    inputs=(Input(dtype="bfloat16", rows=False, columns=1),), outputs=(Output(step=10, dtype="bfloat16"),),
+)  # fmt: skip
+
+
+def _with_bias(plain: checks.Case) -> checks.Case:
+    a, b, out = plain.tensors
+    bias = torch.randn(out.shape[-1], generator=torch.Generator().manual_seed(3)).to(torch.bfloat16).expand(out.shape)
+    (expected,) = epilogues.evaluate(BIAS_GELU, plain.expected, [bias.double()])
+    # The GELU's slope is below 1.13; one ulp of the output, and what erf is off by.
+    bound = 1.13 * plain.bound + expected.abs() * 2.0**-7 + 1e-6 * (1 + plain.expected.abs())
+    return dataclasses.replace(plain, tensors=(a, b, bias, out), expected=expected, bound=bound)
+
+
+def _gemm(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -> Subject:
+    made = _checked(kernel, checks.cases("gemm", config, signature))
     for columns in range(config.tile_n + 1, 2 * config.tile_n + 1):
         case = gemm_cases.case("edge", 3, columns, LOAD_ELEMENTS, signature, padding=LOAD_ELEMENTS)
         made.append(_gemm_launch(kernel, case, values_only=True))
@@ -92,6 +139,11 @@ def _gemm(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -
             "stores", config.tile_m // 2 + 3, config.tile_n + columns, LOAD_ELEMENTS, signature, out_padding=behind
         )
         made.append(_gemm_launch(kernel, _shifted(case, shift), values_only=True))
+    # Each fragment with one row that exists, and with all but one.
+    for rows in (each for first in range(0, config.tile_m, 16) for each in (first + 1, first + 15)):
+        for columns in (16, 19):
+            case = gemm_cases.case("fragments", rows, columns, LOAD_ELEMENTS, signature, padding=LOAD_ELEMENTS)
+            made.append(_gemm_launch(kernel, case, values_only=True))
     # Enough tiles for every step of the division that finds a tile's place, and products of a batch that lie further
     # apart than 32 bits count.
     for rows, columns in ((5, 3), (3, 7), (2, 11)):

@@ -12,7 +12,7 @@ from inductor_flydsl.ops.gemm import LOAD_ELEMENTS, GemmConfig, GemmSignature, r
 
 
 def cases(config: GemmConfig, signature: GemmSignature) -> Iterator[Case]:
-    """A full tile; ragged edges; the longest K with a tail; a short K; memory between the rows; both stores; a batch."""
+    """A full tile; ragged edges; the longest K with a tail; a short K; memory between the rows; stores; a batch."""
     unit = 1 if "any" in (signature.load_a, signature.load_b) else LOAD_ELEMENTS
     unit_m = LOAD_ELEMENTS if signature.load_a == "mn" else 1
     unit_n = LOAD_ELEMENTS if signature.load_b == "mn" else 1
@@ -71,7 +71,7 @@ def case(
 
 
 def operand(products: tuple[int, ...], rows: int, k: int, load: str, kind: torch.dtype, padding: int) -> torch.Tensor:
-    """A [*products, rows, K] view with the strides of a way of loading. What lies between must not matter: it is NaN."""
+    """A [*products, rows, K] view with the strides of a way of loading. What lies between must not count: NaN."""
     nan = float("nan")
     if load == "k":
         return torch.full((*products, rows, k + padding), nan, dtype=kind)[..., :k]
