@@ -362,8 +362,10 @@ def drawn(
 
 # Of a shift by a register's width and more only the low bits count, of a scalar load's address not the lowest two
 # (CDNA3 ISA, scalar memory operations), equality has no sign, and without one 0 >= x is 0 == x.
-_SHIFT_32 = re.compile(r"[sv]_(lshl|lshr|ashr)(rev)?_[bi]32")
-_SHIFT_OF_SUM = re.compile(r"v_(add_lshl|lshl_add|lshl_or)_[bu]32")
+_MODULO_32 = {
+    r"[sv]_(lshl|lshr|ashr)_[bi]32": (2,), r"v_(lshl|lshr|ashr)rev_[bi]32": (1,), "v_add_lshl_u32": (3,),
+    r"v_lshl_(add|or)_[bu]32": (2,), r"v_bfe_[iu]32": (2, 3),
+}  # fmt: skip
 _EQUALITY = re.compile(r"(_(?:eq|ne|lg)_)[iu]")
 _NOT_ABOVE_0 = re.compile(r"_cmp_ge_(u\d\d\S* (?:vcc, |s\S+, )?0, )")
 
@@ -373,13 +375,19 @@ def is_respelled(before: str, after: str) -> bool:
     one, other = (_EQUALITY.sub(r"\1", _NOT_ABOVE_0.sub(r"_cmp_eq_\1", text)) for text in (before, after))
     if one == other:
         return True
-    if before.startswith("s_load") and after.startswith("s_load"):
-        low = [re.sub(r"(?:0x[0-9a-f]+|\d+)$", lambda at: str(int(at[0], 0) & -4), text) for text in (before, after)]
-        return low[0] == low[1]
-    if not _SHIFT_32.match(before) or not _SHIFT_32.match(after):
-        return False
-    one, other = ([int(at[0], 0) % 32 for at in _operand_integers(text)] for text in (before, after))
-    return one == other and _INTEGER.sub("", before) == _INTEGER.sub("", after)
+    return _reduced(before) == _reduced(after)
+
+
+def _reduced(text: str) -> list[str]:
+    """The operands, without the bits of numbers that do not count."""
+    operands = text.split(", ")
+    masks = {at: 31 for pattern, places in _MODULO_32.items() if re.match(pattern, text) for at in places}
+    if text.startswith("s_load"):
+        masks = {2: ~3}
+    for at, mask in masks.items():
+        if at < len(operands) and _INTEGER.fullmatch(operands[at]):
+            operands[at] = str(int(operands[at], 0) & mask)
+    return operands
 
 
 def is_gfx950(mutant: Mutant) -> bool:

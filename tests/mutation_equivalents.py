@@ -124,6 +124,28 @@ def _outside_k(mutant: Mutant) -> bool:
     )
 
 
+def _chooses_k(mutant: Mutant) -> bool:
+    before_choice = r"\Av_cmp.*\n((?!v_cmp.* vcc|.*v_cndmask).*\n)*"
+    chosen = rf"{before_choice}v_cndmask_b32_e\d+ v\d+, v\d+, \S+, vcc\n(.*\n)*?buffer_load_dwordx4 .* lds"
+    return _near(mutant, chosen, behind=30)
+
+
+def _swapped_second(mutant: Mutant) -> bool:
+    register = mutant.before.split()[1][:-1]
+    return _near(mutant, rf"v_permlane(16|32)_swap_b32_e32 v\d+, {register}\n", behind=3)
+
+
+def _no_rows(mutant: Mutant) -> bool:
+    rows = mutant.before.split()[2][:-1]
+    return _near(mutant, rf"s_cmp_gt_i32 {rows}, 0\ns_cselect_b32 (s\d+), \1, 0", behind=30)
+
+
+def _outside_row(mutant: Mutant) -> bool:
+    value = int(f"{int((mutant.after or '').rsplit(', ')[1], 0):032b}"[::-1], 2)
+    stores = not _near(mutant, "v_mfma|buffer_load", behind=9999)
+    return stores and 2**31 <= value < 2**32 - 2**30 - 2**16
+
+
 EQUIVALENTS = (
     Equivalent(
         family="gemm norm topk", change=r".*", holds=lambda mutant: is_same(mutant, ranged=True),
@@ -131,7 +153,7 @@ EQUIVALENTS = (
         "later one asks for, by the bits that its sources can have",
     ),
     Equivalent(
-        family="gemm", change=r"v_bfrev_b32_e32 (v\d+), 1 -> v_bfrev_b32_e32 \1, \d+",
+        family="gemm", change=r"v_bfrev_b32_e32 (v\d+), 1 -> v_(bfrev|not)_b32_e32 \1, \d+",
         holds=_outside_k,
         proof="Where a lane beyond K loads A and B from: what it got is cleared before it is multiplied, or it belongs "
         "to a tile behind the last, which nobody reads; the descriptor keeps the load inside the operand",
@@ -159,13 +181,24 @@ EQUIVALENTS = (
         "an offset of 2^31 or more",
     ),
     Equivalent(
-        family="gemm", change=r"v_bfrev_b32_e32 (v\d+), 1 -> v_bfrev_b32_e32 \1, 33",
-        holds=lambda mutant: not _near(mutant, "v_mfma|buffer_load", behind=9999),
-        proof="The offset of rows beyond C: 0x84000000 in place of 2^31. With a column's 2^30 on top neither wraps at "
-        "2^32 nor lies below the size of a descriptor, at most 16 rows of 2^25 elements: 2^30",
+        family="gemm", change=r"v_bfrev_b32_e32 (v\d+), 1 -> v_bfrev_b32_e32 \1, \d+", holds=_outside_row,
+        proof="The offset of rows beyond C: a number from 2^31 to below 2^32 - 2^30 - 2^16 in place of 2^31. With a "
+        "column's offset or its 2^30 on top it neither wraps at 2^32 nor lies below the size of a descriptor, at most "
+        "16 rows of 2^25 elements: 2^30",
     ),
     Equivalent(
-        family="gemm", change=r"v_add_u32_e32 (v\d+), (64|0x80), \1 -> v_add_u32_e32 \1, (0x[0-9a-f]+|-?\d+), \1",
+        family="gemm", change=r"v_cmp_gt_i32_e32 vcc, (s\d+), (v\d+) -> v_cmp_ge_i32_e32 vcc, \1, \2",
+        holds=_chooses_k,
+        proof="Whether a lane loads from K itself on: what it got is cleared before it is multiplied, as the clearing "
+        "asks for >= K; the descriptor keeps the load inside the operand",
+    ),
+    Equivalent(
+        family="gemm", change=r"s_min_i32 (s\d+, s\d+, (?:16|s\d+)) -> s_min_u32 \1",
+        holds=_no_rows,
+        proof="The rows that C's descriptor reaches. They differ where none does, and then its size is made 0",
+    ),
+    Equivalent(
+        family="gemm", change=r"v_add_u32_e32 (v\d+), (64|0x80), \1 -> v_\w+ \1, .*",
         holds=_last_round,
         proof="K of the next round of the tail, which is one K tile and has no next round",
     ),
@@ -200,6 +233,13 @@ EQUIVALENTS = (
         proof="The swap leaves the other half's value in the second register of the lower half and the own one in that "
         "of the upper: only the upper half changes, and lane 0, of which alone the sum is asked, has later partners "
         "below",
+    ),
+    Equivalent(
+        family="norm", change=r"v_mov_b32_e32 (v\d+), v\d+ -> v_mov_b32_e32 \1, v\d+",
+        holds=_swapped_second,
+        proof="The second register of the swap: of what it held before, the lower half goes to the upper half of the "
+        "first, and its own upper half stays. Only the upper half changes, and lane 0, of which alone the sum is "
+        "asked, has later partners below",
     ),
     Equivalent(
         family="norm topk", change=r"s_and_b32 (s\d+, s\d+), 0xffff -> s_and_b32 \1, 0x7fff",

@@ -216,22 +216,27 @@ def _far_batch(near: checks.Case) -> checks.Case:
     return dataclasses.replace(near, tensors=(far[0], far[1].mT, far[2][..., : out.shape[2]]))
 
 
-# Each bit of an address in user memory is set in one and clear in the other.
+# Each bit of an address in user memory is set in one and clear in the other, but for the low word: there a tensor lies
+# across the border, so that the addresses of later rows carry.
 _ADDRESSES = (0x2AAA_0000_0000, 0x5555_0000_0000)
-_APART = 1 << 28
+_APART, _AHEAD = 1 << 36, 1 << 20
 _FIXED_NOREPLACE = 0x100000
 
 
-def _at(near: torch.Tensor, address: int) -> torch.Tensor:
-    """The same tensor in memory at an address."""
-    memory = torch.empty_strided(near.shape, near.stride(), dtype=near.dtype)
-    size = max(memory.untyped_storage().nbytes(), 1)
+def _at(near: torch.Tensor, border: int) -> torch.Tensor:
+    """The same tensor in memory at a border, its first half before it."""
+    size = torch.empty_strided(near.shape, near.stride(), dtype=near.dtype).untyped_storage().nbytes()
+    half = size // 32 * 16 or 4
+    assert half <= _AHEAD
     library = ctypes.CDLL(None, use_errno=True)
     library.mmap.restype = ctypes.c_void_p
     library.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.c_int] * 3, ctypes.c_long]
-    while library.mmap(address, size, 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED_NOREPLACE, -1, 0) != address:
-        address += 1 << 20
-    storage = torch.frombuffer((ctypes.c_char * size).from_address(address), dtype=near.dtype).untyped_storage()
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FIXED_NOREPLACE
+    # Another launch's tensor may be there.
+    while library.mmap(border - _AHEAD, _AHEAD + size, 3, flags, -1, 0) != border - _AHEAD:
+        border += 1 << 32
+    memory = (ctypes.c_char * size).from_address(border - half)
+    storage = torch.frombuffer(memory, dtype=near.dtype).untyped_storage()
     return torch.empty(0, dtype=near.dtype).set_(storage, 0, tuple(near.shape), near.stride()).copy_(near)
 
 
@@ -254,7 +259,9 @@ def peers() -> Iterator[Subject]:
     if "PEER_TORCH" not in os.environ:
         return
     for dtype, shape in NORMS:
-        norms = [_norm(dtype, shape), *(_norm(dtype, shape, address) for address in _ADDRESSES)]
+        norms = [_norm(dtype, shape), *(_norm(dtype, shape, address=address) for address in _ADDRESSES)]
+        if dtype == torch.bfloat16:
+            norms.append(_norm(dtype, (3, shape[1]), packed=True))
         yield _subject(f"rms_norm {str(dtype)[6:]} {shape[1]}", "norm", norms)
     for n, k in REGISTER:
         rows = [_rows(n, content) for content in CONTENTS]
@@ -290,7 +297,7 @@ def _subject(name: str, family: str, made: list[_Made]) -> Subject:
     )  # fmt: skip
 
 
-def _norm(dtype: torch.dtype, shape: tuple[int, int], address: int = 0) -> _Made:
+def _norm(dtype: torch.dtype, shape: tuple[int, int], *, address: int = 0, packed: bool = False) -> _Made:
     from pytorch_kernels import rms_norm
     from triton_compare import ROUNDING, poisoned
 
@@ -299,6 +306,11 @@ def _norm(dtype: torch.dtype, shape: tuple[int, int], address: int = 0) -> _Made
     sizes = torch.tensor([1.0, 1e-3, 30.0, 1e-2, 3.0])[: shape[0], None]
     x = (torch.randn(*shape, generator=draw) * sizes).to(dtype)
     weight = torch.randn(shape[1], generator=draw).to(dtype)
+    if packed:
+        # Two share a dword: every second is 0, and what comes in from the other's bits shows, however small it is.
+        x.zero_()
+        x.view(torch.int16)[:, ::2] = torch.tensor([0x3B7F, 0x0480 - 0x8000, 0x0480], dtype=torch.int16)[:, None]
+        weight = (weight.sign() * 2.0**126).to(dtype)
     out, rstd, eps = poisoned(shape, dtype), poisoned((shape[0],), torch.float32), 1e-5
     if address:
         x, weight, out, rstd = (_at(each, address + at * _APART) for at, each in enumerate((x, weight, out, rstd)))
@@ -318,7 +330,7 @@ def _norm(dtype: torch.dtype, shape: tuple[int, int], address: int = 0) -> _Made
     found = _record(lambda: rms_norm(x, weight, out, rstd, eps))
     # The closures hold the tensors; weight and x are held by name.
     return found, _launch(f"{shape}", found, poison=poison, right=_holding(right, x, weight),
-                          values_only=bool(address))  # fmt: skip
+                          values_only=bool(address) or packed)  # fmt: skip
 
 
 def _holding(call: Callable[[], bool], *kept: torch.Tensor) -> Callable[[], bool]:
