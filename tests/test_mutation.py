@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import os
 import random
+import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -111,6 +112,28 @@ def test_a_dropped_wait_shows_in_the_hazard_mode_only(small: Subject) -> None:
         program = without(small, index)
         assert judge_values(small, program) == MISSED
         assert judge_hazards(small, program).finding is not None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "always", "in_range"),
+    [
+        # Nobody asks for the carry; K's sign is 0 in every bit; the output's second half is not stored.
+        (r"s_sub_i32 (.*)", r"s_sub_u32 \1", True, True),
+        (r"s_ashr_i32 (s\d+), (s\d+), 31(?=\n(?:.*\n)?s_lshr_b32 \1, \1, 26)", r"s_ashr_i32 \1, \2, 30", False, True),
+        (r"v_cvt_pk_bf16_f32 (.*), s0", r"v_cvt_pk_bf16_f32 \1, s1", True, True),
+        (r"s_sub_i32 (.*)", r"s_add_i32 \1", False, False),
+        (r"v_and_b32_e32 (v\d+), 7, v0", r"v_and_b32_e32 \1, 3, v0", False, False),
+        (r"v_mov_b32_e32 (.*), v1", r"v_mov_b32_e32 \1, v2", False, False),
+    ],
+)  # fmt: skip
+def test_what_computes_the_same(small: Subject, before: str, after: str, always: bool, in_range: bool) -> None:
+    texts = [line.text for line in small.kernel.lines]
+    whole = "\n".join(texts)
+    found = re.search(rf"^{before}", whole, re.MULTILINE)
+    assert found is not None
+    index = whole[: found.start()].count("\n")
+    mutant = Mutant(subject=small, kind="", index=index, after=found.expand(after))
+    assert (is_same(mutant, ranged=False), is_same(mutant, ranged=True)) == (always, in_range), mutant
 
 
 def test_what_an_instruction_has_to_do_with_waits() -> None:
