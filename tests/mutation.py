@@ -43,7 +43,7 @@ class Launch:
     unasked: frozenset[str] = frozenset()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
 class Subject:
     """A kernel that is right, with the launches that show it, and how often each of them executes each line."""
 
@@ -339,8 +339,14 @@ MUTATORS: dict[str, Mutator] = {
 }
 
 
-def drawn(subject: Subject, kind: str, number: int, draw: random.Random) -> Iterator[Mutant]:
-    """Up to `number` mutants of a kind, each of another executed line."""
+def drawn(
+    subject: Subject,
+    kind: str,
+    number: int,
+    draw: random.Random,
+    is_same: Callable[[Mutant], bool] = lambda mutant: False,
+) -> Iterator[Mutant]:
+    """Up to `number` mutants of a kind, each of another executed line, but those that are the same kernel."""
     lines = subject.executed
     draw.shuffle(lines)
     for index in lines:
@@ -349,24 +355,39 @@ def drawn(subject: Subject, kind: str, number: int, draw: random.Random) -> Iter
         if not choices or number <= 0:
             continue
         mutant = Mutant(subject=subject, kind=kind, index=index, after=draw.choice(choices))
-        if is_gfx950(mutant):
+        if is_gfx950(mutant) and not is_same(mutant):
             number -= 1
             yield mutant
 
 
-# Of a shift by a register's width and more only the low bits count, and equality has no sign.
-_SHIFT_32 = re.compile(r"[sv]_(lshl|lshr|ashr)(rev)?_[bi]32")
+# Of a shift by a register's width and more only the low bits count, of a scalar load's address not the lowest two
+# (CDNA3 ISA, scalar memory operations), equality has no sign, and without one 0 >= x is 0 == x.
+_MODULO_32 = {
+    r"[sv]_(lshl|lshr|ashr)_[bi]32": (2,), r"v_(lshl|lshr|ashr)rev_[bi]32": (1,), "v_add_lshl_u32": (3,),
+    r"v_lshl_(add|or)_[bu]32": (2,), r"v_bfe_[iu]32": (2, 3),
+}  # fmt: skip
 _EQUALITY = re.compile(r"(_(?:eq|ne|lg)_)[iu]")
+_NOT_ABOVE_0 = re.compile(r"_cmp_ge_(u\d\d\S* (?:vcc, |s\S+, )?0, )")
 
 
 def is_respelled(before: str, after: str) -> bool:
     """Whether the two texts are the same instruction, however it is written."""
-    if _EQUALITY.sub(r"\1", before) == _EQUALITY.sub(r"\1", after):
+    one, other = (_EQUALITY.sub(r"\1", _NOT_ABOVE_0.sub(r"_cmp_eq_\1", text)) for text in (before, after))
+    if one == other:
         return True
-    if not _SHIFT_32.match(before) or not _SHIFT_32.match(after):
-        return False
-    one, other = ([int(at[0], 0) % 32 for at in _operand_integers(text)] for text in (before, after))
-    return one == other and _INTEGER.sub("", before) == _INTEGER.sub("", after)
+    return _reduced(before) == _reduced(after)
+
+
+def _reduced(text: str) -> list[str]:
+    """The operands, without the bits of numbers that do not count."""
+    operands = text.split(", ")
+    masks = {at: 31 for pattern, places in _MODULO_32.items() if re.match(pattern, text) for at in places}
+    if text.startswith("s_load"):
+        masks = {2: ~3}
+    for at, mask in masks.items():
+        if at < len(operands) and _INTEGER.fullmatch(operands[at]):
+            operands[at] = str(int(operands[at], 0) & mask)
+    return operands
 
 
 def is_gfx950(mutant: Mutant) -> bool:

@@ -11,9 +11,8 @@ import re
 from collections.abc import Callable
 
 from mutation import Mutant, Subject
+from mutation_bits import is_same
 from mutation_waits import Pair, Waits
-
-from inductor_flydsl.ops.gemm import MAX_LEADING_STRIDE
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -41,12 +40,6 @@ class NotNeeded:
 
 
 NOT_NEEDED = (
-    NotNeeded(
-        subject="gemm_", what="s_barrier", pairs=r"(buffer_load_dwordx4 .* lds|ds_read_b128 .*) -> ds_write_b128 .*",
-        argument="Before the tail of K is cleared. A lane clears the 16 bytes that its own load filled, after its own "
-        "s_waitcnt vmcnt(0); who read that stage before did so before the barrier that the load itself stands behind; "
-        "the barrier after the clearing publishes both. The tail is one K tile: there is no second round",
-    ),
     NotNeeded(
         subject="topk radix", what="s_barrier|s_waitcnt", pairs=r"ds_write_b96 .* -> ds_write_b32 v\d+, v\d+",
         argument="The prefix, its mask and the remaining k lie behind the histogram, which alone is written before the "
@@ -94,62 +87,22 @@ def not_needed(subject: Subject, index: int, pairs: list[Pair]) -> str | None:
 
 
 def _wait_is_idle(mutant: Mutant) -> bool:
+    # The arguments in prose of NOT_NEEDED are for waits that the hazard mode was asked about, one by one.
     subject, index = mutant.subject, mutant.index
     waits = waits_of(subject.name, True, subject)
     if mutant.before == "s_barrier":
-        return not_needed(subject, index, waits.needs_barrier(index)) is not None
+        return not waits.needs_barrier(index)
     new = {name: int(count) for name, count in re.findall(r"(\w+)\((\d+)\)", mutant.after or "")}
-    pairs = [
-        pair for counter in waits.uses[index].counts for pair in waits.needs_wait(index, counter, new.get(counter, 99))
-    ]
-    return not pairs or not_needed(subject, index, pairs) is not None
-
-
-def _constant(mutant: Mutant, register: str, before: int) -> str | None:
-    """The literal that a register holds by v_mov alone, in the straight line before an instruction."""
-    labels = set(mutant.subject.kernel.labels.values())
-    for at in range(before - 1, -1, -1):
-        found = re.fullmatch(r"(v_mov_b(?:32_e32|64_e32)) (\S+), (\S+)", mutant.subject.kernel.lines[at].text)
-        written = mutant.subject.kernel.lines[at].text.partition(" ")[2].split(",")[0]
-        if register in _names(written):
-            if found is None:
-                return None
-            source = found[3]
-            if not source.startswith("v"):
-                return source
-            return _constant(mutant, _names(source)[_names(written).index(register)], at)
-        if at in labels:
-            return None
-    return None
-
-
-def _names(text: str) -> list[str]:
-    match = re.fullmatch(r"v\[(\d+):(\d+)\]", text)
-    return [f"v{n}" for n in range(int(match[1]), int(match[2]) + 1)] if match else [text]
-
-
-def _same_constant(mutant: Mutant) -> bool:
-    sources = [_names(text.rsplit(", ", 1)[1]) for text in (mutant.before, mutant.after or "")]
-    values = [[_constant(mutant, name, mutant.index) for name in names] for names in sources]
-    return values[0] == values[1] and None not in values[0]
+    return all(
+        pair.kind == "full"
+        for counter in waits.uses[index].counts
+        for pair in waits.needs_wait(index, counter, new.get(counter, 99))
+    )
 
 
 def _near(mutant: Mutant, pattern: str, *, before: int = 0, behind: int = 0) -> bool:
     lines = mutant.subject.kernel.lines[max(mutant.index - before, 0) : mutant.index + behind + 1]
     return re.search(pattern, "\n".join(line.text for line in lines)) is not None
-
-
-def _sign_of_k(mutant: Mutant) -> bool:
-    # Division of K, or of K + tile - 1, by the tile, rounded down: one less where it is negative and not whole.
-    assert MAX_LEADING_STRIDE < 2**22
-    if mutant.before.startswith("s_ashr"):
-        sign, k = re.findall(r"s\d+", mutant.before)
-        return _near(mutant, rf"s_lshr_b32 {sign}, {sign}, \d+\n(.*\n)*?s_add_i32 s\d+, {k}, {sign}\b", behind=40)
-    if mutant.before.startswith("s_lshr"):
-        (sign, *_) = re.findall(r"s\d+", mutant.before)
-        return _near(mutant, rf"s_ashr_i32 {sign}, s\d+, 31\n(.*\n)*?s_lshr_b32 {sign}, {sign}", before=20)
-    whole = r"s_cmp_lt_i32 s\d+, 0\n(.*\n)*?s_cselect_b64 (.*\n)*?s_and_b64 (.*\n)*?s_subb_u32 s\d+, s\d+, 0"
-    return _near(mutant, whole, behind=45)
 
 
 def _last_round(mutant: Mutant) -> bool:
@@ -166,39 +119,58 @@ def _only_bit_31(mutant: Mutant) -> bool:
     return made == f"v_ashrrev_i32_e32 {sign}, 31, {value}" and not (tables[0] ^ tables[1]) & ~0b00010100
 
 
-def _column_or(mutant: Mutant) -> bool:
-    scalar, tile = re.findall(r"s\d+", mutant.before)[0], int(re.findall(r"\d+x(\d+)x", mutant.subject.name)[0])
-    texts = [line.text for line in mutant.subject.kernel.lines[: mutant.index]]
-    made = [text for text in texts if re.match(rf"s_\w+ {scalar},", text)][-1]
-    return re.fullmatch(rf"s_lshl_b32 {scalar}, s\d+, {tile.bit_length() - 1}", made) is not None
+def _outside_k(mutant: Mutant) -> bool:
+    register = mutant.before.split()[1][:-1]
+    return _near(mutant, rf"v_cndmask_b32_e64 v\d+, {register}, 0, vcc", behind=40) and _near(
+        mutant, "v_mfma", behind=9999
+    )
+
+
+def _chooses_k(mutant: Mutant) -> bool:
+    before_choice = r"\Av_cmp.*\n((?!v_cmp.* vcc|.*v_cndmask).*\n)*"
+    chosen = rf"{before_choice}v_cndmask_b32_e\d+ v\d+, v\d+, \S+, vcc\n(.*\n)*?buffer_load_dwordx4 .* lds"
+    return _near(mutant, chosen, behind=30)
+
+
+def _swapped_second(mutant: Mutant) -> bool:
+    register = mutant.before.split()[1][:-1]
+    return _near(mutant, rf"v_permlane(16|32)_swap_b32_e32 v\d+, {register}\n", behind=3)
+
+
+def _no_rows(mutant: Mutant) -> bool:
+    rows = mutant.before.split()[2][:-1]
+    return _near(mutant, rf"s_cmp_gt_i32 {rows}, 0\ns_cselect_b32 (s\d+), \1, 0", behind=30)
+
+
+def _outside_row(mutant: Mutant) -> bool:
+    value = int(f"{int((mutant.after or '').rsplit(', ')[1], 0):032b}"[::-1], 2)
+    stores = not _near(mutant, "v_mfma|buffer_load", behind=9999)
+    return stores and 2**31 <= value < 2**32 - 2**30 - 2**16
 
 
 EQUIVALENTS = (
     Equivalent(
+        family="gemm norm topk", change=r".*", holds=lambda mutant: is_same(mutant, ranged=True),
+        proof="mutation_bits: for every input within the op's limits the instruction gives the same in all bits that a "
+        "later one asks for, by the bits that its sources can have",
+    ),
+    Equivalent(
+        family="gemm", change=r"v_bfrev_b32_e32 (v\d+), 1 -> v_(bfrev|not)_b32_e32 \1, \d+",
+        holds=_outside_k,
+        proof="Where a lane beyond K loads A and B from: what it got is cleared before it is multiplied, or it belongs "
+        "to a tile behind the last, which nobody reads; the descriptor keeps the load inside the operand",
+    ),
+    Equivalent(
+        family="gemm", change=r"s_cmp_lt_u32 (s\d+), 16 -> s_cmp_lt_u32 \1, (1[7-9]|2\d)",
+        holds=lambda mutant: _near(mutant, r"v_cmp_lt_i32_e32 vcc, -1, v\d+", before=16)
+        and _near(mutant, r"buffer_store_short", behind=8),
+        proof="Further rounds of a fragment's 16 rows: in them every lane's own row is negative, and masked",
+    ),
+    Equivalent(
         family="gemm norm topk", change=r"(s_waitcnt|s_barrier).*", holds=_wait_is_idle,
         proof="The analysis of mutation_waits finds no operation that the wait covers and its change does not, and "
-        "that is used before another wait covers it, on a path that a launch takes; or an argument of NOT_NEEDED holds",
-    ),
-    Equivalent(
-        family="gemm", change=r"(v_mov_b(32|64)_e32) .*, v\S+ -> \1 .*, v\S+", holds=_same_constant,
-        proof="Both sources hold the same literal, copied by v_mov alone in the straight line before",
-    ),
-    Equivalent(
-        family="gemm", holds=_sign_of_k,
-        change=r"s_ashr_i32 (s\d+), (s\d+), 31 -> s_ashr_i32 \1, \2, (2[2-9]|30|32)|s_lshr_b32 (s\d+), \4, 2\d -> .*|"
-        r"s_cmp_lg_u32 .* -> s_cmp_(eq|le)_u32 .*",
-        proof="Part of K / tile_k rounded down, for a K or K + tile_k - 1 that is at least 0 and below 2^22 (the "
-        "contract's MAX_LEADING_STRIDE). Its sign is 0 and so is every shift of it; a dividend shifted by 26 and more "
-        "is 0 too; and whether it is whole is asked only together with whether it is negative",
-    ),
-    Equivalent(
-        family="gemm", change=r"s_mul_hi_i32 (.*) -> s_mul_hi_u32 \1", holds=lambda mutant: True,
-        proof="Rows, columns and leading strides are at least 0, where the two are one function",
-    ),
-    Equivalent(
-        family="gemm", change=r"s_min_i32 (s\d+), (s\d+), 16 -> s_min_i32 \1, \2, 17",
-        holds=lambda mutant: _near(mutant, r"s_cmp_gt_i32 s\d+, 0\ns_cselect_b32 s\d+, s\d+, 0", behind=24),
-        proof="The rows that the descriptor of C reaches, of a fragment that has 16: row 16 is nobody's",
+        "that is used before another wait covers it, on a path that a launch takes; or more than 15 LDS operations "
+        "follow it, which the counter does not hold",
     ),
     Equivalent(
         family="gemm", change=r"s_cselect_b32 (s\d+), \1, 0 -> s_cselect_b32 \1, \1, (\d|1\d|3[12])",
@@ -207,37 +179,34 @@ EQUIVALENTS = (
         "an offset of 2^31 or more",
     ),
     Equivalent(
-        family="gemm", change=r"v_bfrev_b32_e32 (v\d+), 1 -> v_bfrev_b32_e32 \1, 33",
-        holds=lambda mutant: not _near(mutant, "v_mfma|buffer_load", behind=9999),
-        proof="The offset of rows beyond C: 0x84000000 in place of 2^31. With a column's 2^30 on top neither wraps at "
-        "2^32 nor lies below the size of a descriptor, at most 16 rows of 2^25 elements: 2^30",
+        family="gemm", change=r"v_bfrev_b32_e32 (v\d+), 1 -> v_bfrev_b32_e32 \1, \d+", holds=_outside_row,
+        proof="The offset of rows beyond C: a number from 2^31 to below 2^32 - 2^30 - 2^16 in place of 2^31. With a "
+        "column's offset or its 2^30 on top it neither wraps at 2^32 nor lies below the size of a descriptor, at most "
+        "16 rows of 2^25 elements: 2^30",
     ),
     Equivalent(
-        family="gemm", change=r"v_or_b32_e32 (.*) -> v_(xor|or)_b32_e32 \1", holds=_column_or,
-        proof="The tile's first column is a multiple of tile_n, and the column in the tile is below it: no common bit",
+        family="gemm", change=r"v_cmp_gt_i32_e32 vcc, (s\d+), (v\d+) -> v_cmp_ge_i32_e32 vcc, \1, \2",
+        holds=_chooses_k,
+        proof="Whether a lane loads from K itself on: what it got is cleared before it is multiplied, as the clearing "
+        "asks for >= K; the descriptor keeps the load inside the operand",
     ),
     Equivalent(
-        family="gemm", change=r"v_add_u32_e32 (v\d+), (64|0x80), \1 -> v_add_u32_e32 \1, (0x[0-9a-f]+|-?\d+), \1",
+        family="gemm", change=r"s_min_i32 (s\d+, s\d+, (?:16|s\d+)) -> s_min_u32 \1",
+        holds=_no_rows,
+        proof="The rows that C's descriptor reaches. They differ where none does, and then its size is made 0",
+    ),
+    Equivalent(
+        family="gemm", change=r"v_add_u32_e32 (v\d+), (64|0x80), \1 -> v_\w+ \1, .*",
         holds=_last_round,
         proof="K of the next round of the tail, which is one K tile and has no next round",
     ),
     Equivalent(
-        family="gemm", change=r"v_bfe_u32 v2, v0, 3, 1 -> v_bfe_u32 v2, v0, 3, 2",
-        holds=lambda mutant: "64x64x64" in mutant.subject.name,
-        proof="The bit that comes in adds 2 to the swizzle of lanes 16-31 and 48-63, of A and of B: K groups 1 and 3 "
-        "change places in both operands, and the MFMA adds the same four products",
-    ),
-    Equivalent(
-        family="gemm norm topk", change=r"(\w)_cmp_eq_u32(\S*) (vcc, |s\S+ |)0, (.*) -> \1_cmp_ge_u32\2 \3[0], \4",
-        holds=lambda mutant: True, proof="0 >= x without a sign is x == 0",
-    ),
-    Equivalent(
         family="norm", change=r"v_cmp_eq_u32_e32 vcc, 0, v0 -> v_cmp_eq_u32_e32 vcc, ([1-9]\d?|1\d\d), v0",
-        holds=lambda mutant: _near(mutant, r"v_rsq_f32", behind=8),
+        holds=lambda mutant: _near(mutant, r"v_rsq_f32", before=8, behind=8),
         proof="Which of the threads, at least 256, stores rstd: all have read the one sum from LDS and hold the same",
     ),
     Equivalent(
-        family="norm topk", change=r"s_mov_b32 (s\d+), 0x27000 -> s_mov_b32 \1, 0x27[0-9a-f]{3}",
+        family="gemm norm topk", change=r"s_mov_b32 (s\d+), 0x27000 -> s_mov_b32 \1, 0x27[0-9a-f]{3}",
         holds=lambda mutant: True,
         proof="Bits 11:0 of a descriptor's last word are DST_SEL_X to W, which untyped loads and stores do not ask "
         "(CDNA3 ISA, buffer resource descriptor)",
@@ -256,6 +225,13 @@ EQUIVALENTS = (
         proof="The swap leaves the other half's value in the second register of the lower half and the own one in that "
         "of the upper: only the upper half changes, and lane 0, of which alone the sum is asked, has later partners "
         "below",
+    ),
+    Equivalent(
+        family="norm", change=r"v_mov_b32_e32 (v\d+), v\d+ -> v_mov_b32_e32 \1, v\d+",
+        holds=_swapped_second,
+        proof="The second register of the swap: of what it held before, the lower half goes to the upper half of the "
+        "first, and its own upper half stays. Only the upper half changes, and lane 0, of which alone the sum is "
+        "asked, has later partners below",
     ),
     Equivalent(
         family="norm topk", change=r"s_and_b32 (s\d+, s\d+), 0xffff -> s_and_b32 \1, 0x7fff",

@@ -45,7 +45,7 @@ class Case:
         """What lies between the rows of the last tensor."""
         out = self.tensors[-1]
         whole = out if out._base is None else out._base
-        return whole[:, out.shape[1] :]
+        return whole[..., out.shape[-1] :]
 
 
 def cases(op: str, config: Any, signature: Any) -> Iterator[Case]:

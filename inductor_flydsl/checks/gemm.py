@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -11,7 +12,7 @@ from inductor_flydsl.ops.gemm import LOAD_ELEMENTS, GemmConfig, GemmSignature, r
 
 
 def cases(config: GemmConfig, signature: GemmSignature) -> Iterator[Case]:
-    """A full tile; ragged edges; the longest K with a tail; a short K; memory between the rows; both stores."""
+    """A full tile; ragged edges; the longest K with a tail; a short K; memory between the rows; stores; a batch."""
     unit = 1 if "any" in (signature.load_a, signature.load_b) else LOAD_ELEMENTS
     unit_m = LOAD_ELEMENTS if signature.load_a == "mn" else 1
     unit_n = LOAD_ELEMENTS if signature.load_b == "mn" else 1
@@ -33,6 +34,7 @@ def cases(config: GemmConfig, signature: GemmSignature) -> Iterator[Case]:
     yield case("ragged, wide stores", ragged_m, whole_n + LOAD_ELEMENTS, short_k, signature, padding=LOAD_ELEMENTS)
     ragged_n = whole_n + (3 if unit_n == 1 else LOAD_ELEMENTS)
     yield case("ragged, aligned rows", ragged_m, ragged_n, short_k, signature, padding=LOAD_ELEMENTS, out_padding=5)
+    yield case("a batch", unit_m, 3 * unit_n, config.tile_k + unit, signature, padding=LOAD_ELEMENTS, batch=3)
 
 
 def case(
@@ -44,32 +46,38 @@ def case(
     *,
     padding: int = 0,
     out_padding: int | None = None,
+    batch: int | None = None,
 ) -> Case:
-    """One problem with `padding` elements behind each row of A and B, and `out_padding`, or as many, of C."""
+    """One problem with `padding` elements behind each row of A and B, and `out_padding`, or as many, of C.
+
+    With `batch`, that many products, in tensors of three dims.
+    """
     generator = torch.Generator().manual_seed(m * 7 + n * 3 + k)
     kind: torch.dtype = getattr(torch, signature.dtype)
-    a = operand(m, k, signature.load_a, kind, padding)
-    weight = operand(n, k, signature.load_b, kind, padding)
+    products = () if batch is None else (batch,)
+    a = operand(products, m, k, signature.load_a, kind, padding)
+    weight = operand(products, n, k, signature.load_b, kind, padding)
     for tensor in (a, weight):
         tensor.copy_(torch.randn(tensor.shape, generator=generator))
     out_kind: torch.dtype = getattr(torch, signature.epilogue.outputs[0].dtype)
-    out = torch.empty(m, n + (padding if out_padding is None else out_padding), dtype=out_kind)[:, :n]
-    expected = reference(a, weight.t())
+    out = torch.empty(*products, m, n + (padding if out_padding is None else out_padding), dtype=out_kind)[..., :n]
+    expected = reference(a, weight.mT)
     info = torch.finfo(out_kind)
     # One ulp of the output, and fp32 rounding of every partial sum.
     bound = expected.abs().clamp_min(info.tiny) * info.eps
-    bound += k * 2.0**-24 * reference(a.double().abs(), weight.double().abs().t())
-    return Case(name=name, shape=f"{m}x{n}x{k}", tensors=(a, weight.t(), out), expected=expected, bound=bound)
+    bound += k * 2.0**-24 * reference(a.double().abs(), weight.double().abs().mT)
+    shape = "x".join(map(str, (*products, m, n, k)))
+    return Case(name=name, shape=shape, tensors=(a, weight.mT, out), expected=expected, bound=bound)
 
 
-def operand(rows: int, k: int, load: str, kind: torch.dtype, padding: int) -> torch.Tensor:
-    """A [rows, K] view with the strides of a way of loading. What lies between must not matter: it is NaN."""
+def operand(products: tuple[int, ...], rows: int, k: int, load: str, kind: torch.dtype, padding: int) -> torch.Tensor:
+    """A [*products, rows, K] view with the strides of a way of loading. What lies between must not count: NaN."""
     nan = float("nan")
     if load == "k":
-        return torch.full((rows, k + padding), nan, dtype=kind)[:, :k]
+        return torch.full((*products, rows, k + padding), nan, dtype=kind)[..., :k]
     if load == "mn":
-        return torch.full((k, rows + padding), nan, dtype=kind)[:, :rows].t()
+        return torch.full((*products, k, rows + padding), nan, dtype=kind)[..., :rows].mT
     # Odd strides and an odd first element; with padding in both dims, as no matrix of BLAS has them.
     if padding:
-        return torch.full((rows, 2, k, 3), nan, dtype=kind)[:, 1, :, 1]
-    return torch.full((1 + rows * k,), nan, dtype=kind)[1:].view(rows, k)
+        return torch.full((*products, rows, 2, k, 3), nan, dtype=kind)[..., 1, :, 1]
+    return torch.full((1 + math.prod(products) * rows * k,), nan, dtype=kind)[1:].view(*products, rows, k)

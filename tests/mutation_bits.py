@@ -1,0 +1,531 @@
+"""Whether a changed instruction computes the same, for every input that the kernel is made for: read off the text.
+
+Two analyses of the control-flow graph. Forward: which bits of a register can be set and which must be, from the op's
+limits of its arguments on. Backward: which bits of a result anybody asks for. Mnemonics that are not known here may
+give anything, and ask for all that they read.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import re
+from collections.abc import Callable, Sequence
+
+from mutation import Mutant, Subject
+from mutation_waits import Waits
+
+from inductor_flydsl.ops import gemm
+from inductor_flydsl.simulator import access as access_facts
+from inductor_flydsl.simulator.access import Access
+from inductor_flydsl.simulator.assembly import Kernel, Line
+from inductor_flydsl.simulator.program import Program
+
+ONES = 2**32 - 1
+# Keys of registers: vector rows are below.
+_SCALAR, _SCC = 1000, 2000
+_EXEC = (_SCALAR + 126, _SCALAR + 127)
+# In a state as long as s[0:1] are the arguments' address, and v0 is the thread's number.
+KERNARG, THREAD = -1, -2
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Bits:
+    """A dword's bits that may be set, and those that must be."""
+
+    may: int = ONES
+    must: int = 0
+
+    @property
+    def known(self) -> bool:
+        return self.may == self.must
+
+    def join(self, other: Bits) -> Bits:
+        return Bits(may=self.may | other.may, must=self.must & other.must)
+
+
+ANY = Bits()
+State = dict[int, Bits]
+
+
+def _exactly(value: int) -> Bits:
+    return Bits(may=value & ONES, must=value & ONES)
+
+
+def _below(limit: int, multiple: int = 1) -> Bits:
+    """From 0 to limit, in multiples of a power of two."""
+    return Bits(may=((1 << limit.bit_length()) - 1) & ONES & -multiple)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Contract:
+    """What is known of the arguments by their byte, of registers by their key at the start, and of what some
+    instructions give, by their index."""
+
+    arguments: dict[int, Bits]
+    registers: State
+    results: State = dataclasses.field(default_factory=dict)
+
+
+# ---- what one instruction gives
+
+Function = Callable[[Sequence[int]], int]
+# Bit by bit.
+_BITWISE: dict[str, Function] = {
+    "mov": lambda x: x[0], "movk": lambda x: x[0], "readfirstlane": lambda x: x[0], "not": lambda x: ~x[0],
+    "and": lambda x: x[0] & x[1], "or": lambda x: x[0] | x[1], "xor": lambda x: x[0] ^ x[1],
+    "andn2": lambda x: x[0] & ~x[1], "or3": lambda x: x[0] | x[1] | x[2],
+}  # fmt: skip
+
+
+def _shape(text: str) -> str:
+    """The operation without its encoding and its type."""
+    name = re.sub(r"_e(32|64)$", "", text.partition(" ")[0])
+    return re.sub(r"_[biu](16|32|64)$", "", re.sub(r"^[sv]_", "", name))
+
+
+def _bitwise(access: Access) -> Function | None:
+    name = access.statement.mnemonic
+    if name.startswith("v_bitop3"):
+        table = int(access.statement.modifiers["bitop3"], 0)
+        return lambda x: _table(table, x)
+    return None if "sdwa" in name or "saveexec" in name else _BITWISE.get(_shape(name))
+
+
+def _table(table: int, x: Sequence[int]) -> int:
+    result = 0
+    for row in range(8):
+        if table >> row & 1:
+            chosen = ONES
+            for at, value in enumerate(x):
+                chosen &= value if row >> (2 - at) & 1 else ~value
+            result |= chosen
+    return result
+
+
+def _corners(sources: Sequence[Bits]) -> list[tuple[int, ...]]:
+    """Every choice, per bit, that the sources allow: 2 to the number of sources words, each with all of its bits."""
+    made = []
+    for choice in range(1 << len(sources)):
+        made.append(tuple(x.may if choice >> at & 1 else x.must for at, x in enumerate(sources)))
+    return made
+
+
+def _give(access: Access, x: Sequence[Bits], scc: Bits) -> Bits:
+    """The first dword that an instruction with one-dword sources gives."""
+    function = _bitwise(access)
+    if function is not None:
+        # Per bit the corners are all the values that it can have.
+        results = [function(corner) & ONES for corner in _corners(x)]
+        return Bits(may=functools.reduce(int.__or__, results), must=functools.reduce(int.__and__, results))
+    name, shape = access.statement.mnemonic, _shape(access.statement.mnemonic)
+    if shape in ("bfrev", "brev") and x[0].known:
+        return _exactly(int(f"{x[0].may:032b}"[::-1], 2))
+    if all(each.known for each in x) and shape in ("add", "sub", "mul", "mul_lo"):
+        a, b = (each.may for each in x)
+        return _exactly({"add": a + b, "sub": a - b}.get(shape, a * b))
+    if shape in ("lshlrev", "lshrrev", "ashrrev"):
+        shape, x = shape.replace("rev", ""), (x[1], x[0])
+    if shape in ("lshl", "lshr", "ashr") and "64" not in name:
+        if x[0].may == 0:
+            return x[0]
+        by = x[1].may % 32
+        if not x[1].known or (shape == "ashr" and x[0].may >> 31):
+            return ANY
+        if shape == "lshl":
+            return Bits(may=x[0].may << by & ONES, must=x[0].must << by & ONES)
+        return Bits(may=x[0].may >> by, must=x[0].must >> by)
+    if shape == "bfe" and name.startswith("v_bfe_u32") and x[1].known and x[2].known:
+        mask = (1 << x[2].may % 32) - 1
+        return Bits(may=x[0].may >> x[1].may % 32 & mask, must=x[0].must >> x[1].may % 32 & mask)
+    if shape in ("add", "add3") and "co" not in name:
+        return _sum(x)
+    if shape == "add_lshl" and x[2].known:
+        return Bits(may=_sum(x[:2]).may << x[2].may % 32 & ONES)
+    if shape in ("lshl_add", "lshl_or") and x[1].known:
+        moved = Bits(may=x[0].may << x[1].may % 32 & ONES)
+        return _sum((moved, x[2])) if shape == "lshl_add" else Bits(may=moved.may | x[2].may, must=x[2].must)
+    if shape in ("mul", "mul_lo"):
+        return _below(x[0].may * x[1].may, (x[0].may & -x[0].may or 1) * (x[1].may & -x[1].may or 1))
+    if shape == "mul_hi" and ("u32" in name or not (x[0].may | x[1].may) >> 31):
+        return _below(x[0].may * x[1].may >> 32)
+    if shape in ("min", "max") and not (x[0].may | x[1].may) >> 31:
+        return _below((min if shape == "min" else max)(x[0].may, x[1].may))
+    if name == "s_cselect_b32":
+        return x[0].join(x[1]) if not scc.known else x[0] if scc.may else x[1]
+    if name.startswith("v_cndmask_b32"):
+        return x[0].join(x[1])
+    return ANY
+
+
+def _sum(x: Sequence[Bits]) -> Bits:
+    low = functools.reduce(int.__or__, (each.may for each in x))
+    return _below(sum(each.may for each in x), low & -low or 1)
+
+
+def _comparison(name: str, x: Sequence[Bits]) -> Bits:
+    """SCC of a comparison of numbers whose sign, where it counts, is known to be positive."""
+    found = re.fullmatch(r"s_cmp_(eq|lg|lt|le|gt|ge)_[iu]32", name)
+    if found is None or ("i32" in name and (x[0].may | x[1].may) >> 31):
+        return Bits(may=1)
+    (a, b), how = x, found[1]
+    less, more = a.may < b.must, a.must > b.may
+    not_less, not_more = a.must >= b.may, a.may <= b.must
+    yes = {"lt": less, "le": not_more, "gt": more, "ge": not_less}.get(
+        how, a.known and b.known and (a == b) == (how == "eq")
+    )
+    no = {"lt": not_less, "le": more, "gt": not_more, "ge": less}.get(
+        how, a.known and b.known and (a == b) != (how == "eq")
+    )
+    return _exactly(1) if yes else _exactly(0) if no else Bits(may=1)
+
+
+# ---- the registers of an instruction
+
+_SETS_SCC = re.compile(
+    r"s_(add|sub|and|or|xor|andn|orn|nand|nor|xnor|lsh|ash|bfe|cmp|min|max|abs|not|bit|wqm|quad|ff|absdiff)"
+)
+_ASKS_SCC = re.compile(r"s_(addc|subb|cselect|cbranch_scc|cmov)")
+
+
+def _keys(vector: int, scalar: int) -> list[int]:
+    return [at for at in range(vector.bit_length()) if vector >> at & 1] + [
+        _SCALAR + at for at in range(scalar.bit_length()) if scalar >> at & 1
+    ]
+
+
+def _operand(text: str) -> tuple[int, ...] | None:
+    """The keys of a plain register operand; None for anything else."""
+    named = {"vcc": (_SCALAR + 106, _SCALAR + 107), "exec": _EXEC, "m0": (_SCALAR + 124,)}
+    if text in named:
+        return named[text]
+    match = re.fullmatch(r"([vs])(?:(\d+)|\[(\d+):(\d+)\])", text)
+    if match is None:
+        return None
+    base = _SCALAR * (match[1] == "s")
+    return tuple(range(base + int(match[2] or match[3]), base + int(match[2] or match[4]) + 1))
+
+
+def _read(text: str, state: State, dword: int = 0) -> Bits:
+    keys = _operand(text)
+    if keys is not None:
+        return state.get(keys[min(dword, len(keys) - 1)], ANY)
+    try:
+        value = int(text, 0)
+    except ValueError:
+        return ANY
+    return _exactly(value if dword == 0 else -(value < 0))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Step:
+    text: str
+    access: Access
+    reads: frozenset[int]
+    writes: frozenset[int]
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        operands = tuple(self.access.statement.operands)
+        return operands if self.text.startswith("s_cmp") else operands[1:]
+
+    @property
+    def pure(self) -> bool:
+        """Nothing but its results can be seen, each of the same lane or of the wave's scalars."""
+        name = self.access.statement.mnemonic
+        across = re.search(r"readlane|writelane|permlane|dpp|swap|mfma|accvgpr|clamp", name + self.text)
+        return name.startswith(("v_", "s_")) and not across and not re.match(
+            r"s_(load|buffer|waitcnt|barrier|nop|c?branch|endpgm|set|sleep|send|icache|dcache|mem|getreg)", name
+        ) and not any(key in self.writes for key in _EXEC)  # fmt: skip
+
+    @property
+    def dwords(self) -> tuple[int, ...]:
+        return _operand(self.access.statement.operands[0]) or () if not self.text.startswith("s_cmp") else (_SCC,)
+
+
+def _steps(lines: Sequence[Line], program: Program) -> list[_Step]:
+    rows = program._decoded.rows
+    made = []
+    for line, access in zip(lines, access_facts.accesses(lines, rows, program._decoded.first_accumulator), strict=True):
+        name = access.statement.mnemonic
+        reads, writes = (set(_keys(each.vector, each.scalar)) for each in (access.reads, access.writes))
+        reads |= {_SCC} if _ASKS_SCC.match(name) else set()
+        writes |= {_SCC} if _SETS_SCC.match(name) else set()
+        made.append(_Step(text=line.text, access=access, reads=frozenset(reads), writes=frozenset(writes)))
+    return made
+
+
+class KnownBits:
+    """The analyses of one kernel."""
+
+    def __init__(self, kernel: Kernel, program: Program, after: list[list[int]], contract: Contract) -> None:
+        self.kernel, self.contract, self.after = kernel, contract, after
+        self.steps = _steps(kernel.lines, program)
+        self.before: list[State | None] = [None] * len(self.steps)
+        self._forward()
+        self.asked: list[dict[int, int]] = [{} for _ in self.steps]
+        self._backward()
+
+    def _forward(self) -> None:
+        self.before[0], work = dict(self.contract.registers), [0]
+        while work:
+            at = work.pop()
+            state = self._behind(self.steps[at], self.before[at] or {})
+            if at in self.contract.results:
+                state[self.steps[at].dwords[0]] = self.contract.results[at]
+            for each in self.after[at]:
+                known = self.before[each]
+                merged = state if known is None else {
+                    key: known[key].join(state[key]) for key in known.keys() & state.keys()
+                }  # fmt: skip
+                if merged != known:
+                    self.before[each] = merged
+                    work.append(each)
+
+    def _behind(self, step: _Step, state: State) -> State:
+        new = dict.fromkeys(step.writes, ANY)
+        new |= self._results(step, state)
+        full = all(state.get(key, ANY).must == ONES for key in _EXEC)
+        made = dict(state)
+        for key, bits in new.items():
+            # Lanes that are not active keep what they had.
+            bits = bits if full or key >= _SCALAR else bits.join(state.get(key, ANY))
+            made[key] = bits
+        if step.writes & {_SCALAR, _SCALAR + 1}:
+            made.pop(KERNARG, None)
+        if 0 in step.writes:
+            made.pop(THREAD, None)
+        return {key: bits for key, bits in made.items() if bits != ANY}
+
+    def _results(self, step: _Step, state: State) -> State:
+        name = step.access.statement.mnemonic
+        if name.startswith("s_load") and step.access.statement.operands[1] == "s[0:1]" and KERNARG in state:
+            first = int(step.access.statement.operands[2], 0)
+            return {key: self.contract.arguments.get(first + 4 * n, ANY) for n, key in enumerate(step.dwords)}
+        if name.startswith("s_cmp_"):
+            return {_SCC: _comparison(name, [_read(text, state) for text in step.sources])}
+        if name == "s_and_saveexec_b64":
+            return {key: state.get(old, ANY) for key, old in zip(step.dwords, _EXEC, strict=True)}
+        if not step.pure and not name.startswith(("s_or_b64", "s_mov_b64", "s_and_b64")):
+            return {}
+        scc, made = state.get(_SCC, Bits(may=1)), {}
+        # A thread's number as the hardware gives it: a wave's first lane has a multiple of 64.
+        if name == "v_readfirstlane_b32" and step.sources == ("v0",) and THREAD in state:
+            return {step.dwords[0]: Bits(may=state.get(0, ANY).may & -64)}
+        wide = "64" in name.replace("_e64", "")
+        for dword, key in enumerate(step.dwords[:2]):
+            x = [_read(text, state, dword) for text in step.sources]
+            if name == "s_cselect_b64":
+                made[key] = x[0].join(x[1]) if not scc.known else x[0] if scc.may else x[1]
+            elif not wide or _bitwise(step.access) is not None:
+                made[key] = _give(step.access, x, scc)
+        return {key: bits for key, bits in made.items() if key in step.writes}
+
+    def _backward(self) -> None:
+        before: list[list[int]] = [[] for _ in self.steps]
+        for at, afters in enumerate(self.after):
+            for each in afters:
+                before[each].append(at)
+        work = list(range(len(self.steps)))
+        incoming: list[dict[int, int]] = [{} for _ in self.steps]
+        while work:
+            at = work.pop()
+            step, state = self.steps[at], self.before[at]
+            wanted: dict[int, int] = {}
+            for each in self.after[at]:
+                for key, mask in incoming[each].items():
+                    wanted[key] = wanted.get(key, 0) | mask
+            self.asked[at] = wanted
+            kept = dict(wanted)
+            full = state is not None and all(state.get(key, ANY).must == ONES for key in _EXEC)
+            for key in step.writes:
+                if full or key >= _SCALAR:
+                    kept.pop(key, None)
+            for key, mask in self.needs(step, state or {}, wanted).items():
+                kept[key] = kept.get(key, 0) | mask
+            if kept != incoming[at]:
+                incoming[at] = kept
+                work += before[at]
+
+    def needs(self, step: _Step, state: State, wanted: dict[int, int]) -> dict[int, int]:
+        """The bits that an instruction asks for of what it reads, where `wanted` is asked of what it gives."""
+        if step.text.startswith("buffer_store_short"):
+            data = _operand(step.access.statement.operands[0]) or ()
+            return {key: 0xFFFF if key in data else ONES for key in step.reads}
+        given = {key: wanted.get(key, 0) for key in step.writes}
+        if step.pure and not any(given.values()):
+            return {}
+        made = dict.fromkeys(step.reads, ONES)
+        if given.get(_SCC) and _bitwise(step.access) is not None:
+            # Whether the result is 0: all of its bits.
+            given = dict.fromkeys(given, ONES) | {_SCC: 0}
+        if not step.pure or given.get(_SCC) or set(step.dwords) != set(step.writes) - {_SCC}:
+            return made
+        asked: dict[int, int] = {}
+        for dword, key in enumerate(step.dwords):
+            x = [_read(text, state, dword) for text in step.sources]
+            parts = self._asks(step, x, given[key])
+            if parts is None:
+                return made
+            for text, mask in zip(step.sources, parts, strict=True):
+                keys = _operand(text)
+                if keys is not None:
+                    one = keys[min(dword, len(keys) - 1)]
+                    asked[one] = asked.get(one, 0) | (ONES if step.sources.count(text) > 1 else mask)
+        return made | asked
+
+    def _asks(self, step: _Step, x: Sequence[Bits], mask: int) -> tuple[int, ...] | None:
+        """Per source the bits that count for `mask` of the result; None for all."""
+        name, shape = step.access.statement.mnemonic, _shape(step.access.statement.mnemonic)
+        wide = "64" in name.replace("_e64", "")
+        function = _bitwise(step.access)
+        if function is not None:
+            asks = []
+            for at in range(len(x)):
+                differ = 0
+                for corner in _corners([*x[:at], *x[at + 1 :]]):
+                    one, other = ([*corner[:at], value, *corner[at:]] for value in (0, ONES))
+                    differ |= function(one) ^ function(other)
+                asks.append(differ & mask)
+            return tuple(asks)
+        if wide:
+            return None
+        if name.startswith("v_cvt_pk_bf16_f32"):
+            return ONES * bool(mask & 0xFFFF), ONES * bool(mask >> 16)
+        if shape in ("mul", "mul_lo", "mul_hi") and "f32" not in name:
+            return ONES * bool(x[1].may), ONES * bool(x[0].may)
+        low = (1 << mask.bit_length()) - 1
+        if shape in ("add", "sub", "add3") and "co" not in name and "f32" not in name and "addc" not in name:
+            return tuple(low for _ in x)
+        by_second, by_first = shape in ("lshl", "lshr"), shape in ("lshlrev", "lshrrev")
+        if (by_second and x[1].known) or (by_first and x[0].known):
+            by = x[1 if by_second else 0].may % 32
+            moved = mask >> by if "lshl" in shape else mask << by & ONES
+            return (moved, ONES) if by_second else (ONES, moved)
+        return None
+
+    def same(self, at: int, after: str) -> bool:
+        """Whether `after` in place of instruction `at` gives all that is asked for, in every run."""
+        old, state = self.steps[at], self.before[at]
+        line = Line(number=1, text=after)
+        program = Program(dataclasses.replace(self.kernel, lines=(line,), labels=dict.fromkeys(self.kernel.labels, 0)))
+        (new,) = _steps([line], program)
+        wanted = {key: mask for key, mask in self.asked[at].items() if key in old.writes and mask}
+        differ = old.writes ^ new.writes
+        if not (old.pure and new.pure) or state is None or any(self.asked[at].get(key) for key in differ):
+            return False
+        if not wanted:
+            return True
+        if set(wanted) - set(old.dwords):
+            # SCC, or a carry, is asked for: of the same operation on what are the same values.
+            return self._same_operation(old, new, state, dict.fromkeys(old.writes, ONES), scc=True)
+        one, other = (self._results(step, state) for step in (old, new))
+        if all(_agree(one.get(key, ANY), other.get(key, ANY), mask) for key, mask in wanted.items()):
+            return True
+        shapes = {_shape(step.text) for step in (old, new)}
+        if shapes == {"add", "sub"} and old.sources == new.sources and not _read(old.sources[1], state).may & ONES >> 1:
+            # 2^31 added and subtracted is the same.
+            return True
+        return self._same_bits(old, new, state, wanted) or self._same_operation(old, new, state, wanted, scc=False)
+
+    def _same_bits(self, old: _Step, new: _Step, state: State, wanted: dict[int, int]) -> bool:
+        """Of operations bit by bit, and of sums whose terms have no bit in common."""
+        functions = []
+        for step in (old, new):
+            function = _bitwise(step.access)
+            x = [_read(text, state) for text in step.sources]
+            if function is None and _shape(step.text) == "add" and len(x) == 2 and not x[0].may & x[1].may:
+                function = _BITWISE["or"]
+            functions.append(function)
+        first, second = functions
+        if first is None or second is None:
+            return False
+        for dword, key in enumerate(old.dwords):
+            texts = sorted({*old.sources, *new.sources})
+            for corner in _corners([_read(text, state, dword) for text in texts]):
+                value = dict(zip(texts, corner, strict=True))
+                results = [f([value[t] for t in step.sources]) for f, step in ((first, old), (second, new))]
+                if (results[0] ^ results[1]) & wanted.get(key, 0):
+                    return False
+        return True
+
+    def _same_operation(self, old: _Step, new: _Step, state: State, wanted: dict[int, int], *, scc: bool) -> bool:
+        """The same operation, but for a sign that nothing has, on sources that are the same where they are asked."""
+        if old.text.count(",") != new.text.count(",") or len(old.sources) != len(new.sources):
+            return False
+        names = [step.access.statement.mnemonic for step in (old, new)]
+        positive = all(not _read(text, state).may >> 31 for step in (old, new) for text in step.sources[-2:])
+        if names[0] != names[1]:
+            unsigned = [re.sub("_i32", "_u32", re.sub(r"ashr(rev)?_i", r"lshr\1_b", name)) for name in names]
+            signless = not scc and re.match(r"[sv]_(add|sub)_", names[0])
+            signed = re.match(r"[sv]_(cmp|min|max|mul_hi|lshr|ashr)", names[0])
+            if unsigned[0] != unsigned[1] or not (signless or (signed and positive)):
+                return False
+        if str(old.access.statement.modifiers) != str(new.access.statement.modifiers):
+            return False
+        x = [_read(text, state) for text in old.sources]
+        masks = None if scc or len(old.dwords) != 1 else self._asks(old, x, wanted.get(old.dwords[0], 0))
+        for n, (one, other) in enumerate(zip(old.sources, new.sources, strict=True)):
+            mask = ONES if masks is None else masks[n]
+            wide = len(_operand(one) or ()) > 1 or len(_operand(other) or ()) > 1
+            if one != other and (wide or not _agree(_read(one, state), _read(other, state), mask)):
+                return False
+        return True
+
+
+def _agree(one: Bits, other: Bits, mask: int) -> bool:
+    """Both are known where the mask asks, and the same."""
+    return not ((one.may ^ one.must) | (other.may ^ other.must) | (one.must ^ other.must)) & mask
+
+
+def contract(subject: Subject, *, ranged: bool) -> Contract:
+    """Every wave is full at the start; `ranged`: and what the op's limits say of its arguments."""
+    threads = subject.launches[0].block[0]
+    assert threads % 64 == 0
+    registers = {KERNARG: _exactly(1), THREAD: _exactly(1)} | dict.fromkeys(_EXEC, _exactly(ONES))
+    if not ranged:
+        return Contract(arguments={}, registers=registers)
+    registers[0] = _below(threads - 1)
+    if subject.family != "gemm":
+        # 288 GiB of memory hold so many rows of a norm, the shortest of which has 600 bytes.
+        registers[_SCALAR + 2] = _below(2**39 // 600 if subject.family == "norm" else 2**31 - 1)
+        return Contract(arguments={}, registers=registers)
+    # The workgroup's number, and its product's, of at most 65535.
+    registers |= {_SCALAR + 2: _below(2**31 - 1), _SCALAR + 3: _below(65535)}
+    longest = _below(gemm.MAX_LEADING_STRIDE)
+    known = {"m": _below(2**31 - 1), "n": _below(2**31 - 1), "out0_row": _below(2**31 - 1), "k": longest}
+    known |= {"a_row": longest, "b_row": longest}
+    arguments, at = {}, 0
+    for name, kind in gemm.kernargs(gemm.signature("bfloat16")):
+        size = 8 if kind == "i64" else 4
+        at += -at % size
+        if name in known:
+            arguments[at] = known[name]
+        if name in ("a", "b", "out0"):
+            # A device's memory is below 2^47.
+            arguments |= {at: Bits(may=ONES & -(2 if name == "out0" else 16)), at + 4: _below(2**15 - 1)}
+        at += size
+    # The tile's first column and row: it has some inside, and M and N end a tile below 2^31.
+    tile_m, tile_n = (int(each) for each in re.findall(r"_(\d+)x(\d+)x", subject.name)[0])
+    texts = "\n".join(line.text for line in subject.kernel.lines)
+    results = {}
+    for tile, made in ((tile_n, rf"s_sub_i32 (s\d+), \1, s\d+\ns_lshl_b32 s\d+, \1, {tile_n.bit_length() - 1}\n"),
+                       (tile_m, rf"s_cselect_b32 (s\d+), s\d+, \1\n(?:.*\n){{1,14}}?s_lshl_b32 s\d+, \1, "
+                                rf"{tile_m.bit_length() - 1}\n")):  # fmt: skip
+        found = re.search(made, texts)
+        if found is not None:
+            results[texts[: found.end()].count("\n") - 1] = _below(2**31 - 1, tile)
+    return Contract(arguments=arguments, registers=registers, results=results)
+
+
+@functools.lru_cache(maxsize=2)
+def _known_bits(subject: Subject, ranged: bool) -> KnownBits:
+    after = Waits(subject.kernel).next
+    return KnownBits(subject.kernel, subject.program, after, contract(subject, ranged=ranged))
+
+
+def is_same(mutant: Mutant, *, ranged: bool) -> bool:
+    """Whether the mutant is its kernel: for all inputs, or with `ranged` for those within the op's limits."""
+    if mutant.after is None:
+        return False
+    return _known_bits(mutant.subject, ranged).same(mutant.index, mutant.after)
