@@ -227,6 +227,7 @@ static int rows_to_lds(Wave *wave, const Instruction *in, const u32 *rows, u64 e
     LANES place[i] = (u64)(uintptr_t)wave->lds + base + (u32)i * bytes;
     if (exec && base + (u64)LANE_COUNT * bytes <= wave->launch->lds_bytes && wave->launch->shadow)
         hazard_lds(wave, place, exec, bytes);
+    if (wave->launch->recording) trace_lds(wave, NULL, exec, bytes, 0);
     for (u64 rest = exec; rest; rest &= rest - 1) {
         u32 lane = (u32)__builtin_ctzll(rest), offset = base + lane * bytes;
         if ((u64)offset + bytes > wave->launch->lds_bytes)
