@@ -21,7 +21,7 @@ from inductor_flydsl.ops import OPS
 if TYPE_CHECKING:
     import torch
 
-    from inductor_flydsl.simulator import Finding, Hazards, KernelFacts, Program
+    from inductor_flydsl.simulator import Finding, Hazards, KernelFacts, Launch, Program
 
 _SIZES = {"i64": ("q", 8), "i32": ("i", 4)}
 
@@ -132,6 +132,46 @@ class Kernel:
         self, *tensors: torch.Tensor, assumptions: tuple[str, ...] = (), hazards: Hazards | None = None
     ) -> tuple[Finding, ...]:
         """Launch in the simulator, with the named rules of simulator.ASSUMPTIONS flipped; the findings of `hazards`."""
+        self._check_simulated(tensors)
+        from inductor_flydsl import config
+
+        _claim("simulated")
+        launch = self.capture(*tensors)
+        if launch is None:
+            return ()
+        started = time.perf_counter()
+        result = launch.run(step_limit=config.simulator_step_limit, assumptions=assumptions, hazards=hazards)
+        ledger.count("launched", self.spec.op)
+        _last_launch.update(op=self.spec.op, seconds=time.perf_counter() - started, result=result)
+        return result.findings
+
+    def capture(self, *tensors: torch.Tensor) -> Launch | None:
+        """The launch that simulate() would run, for a model of its time; None where the output is empty.
+
+        Nothing runs, and no element is read, but for operands that have to be copied because they are not aligned.
+        """
+        self._check_simulated(tensors)
+        from inductor_flydsl import simulator
+
+        if self._program is None:
+            self.compile()
+        assert self._program is not None
+        work = self._launch(self.spec.config, self.spec.signature, *tensors)
+        if work is None:
+            return None
+        buffers = [_buffer(simulator, tensor, f"input {i}", False) for i, tensor in enumerate(work.reads)]
+        buffers += [_buffer(simulator, tensor, f"output {i}", True) for i, tensor in enumerate(work.writes)]
+        self._count_copies(tensors, work.reads)
+        return simulator.Launch(
+            program=self._program,
+            grid=work.grid,
+            block=work.block,
+            kernarg=self._pack(*work.arguments),
+            buffers=tuple(buffers),
+            keep=(*work.reads, *work.writes),
+        )
+
+    def _check_simulated(self, tensors: tuple[torch.Tensor, ...]) -> None:
         if simulated_arch() != self.spec.target.arch:
             raise LaunchError(
                 f"this {self.spec.op} kernel was compiled under inductor_flydsl.simulate({self.spec.target.arch!r}) "
@@ -140,31 +180,6 @@ class Kernel:
         for tensor in tensors:
             if tensor.device.type != "cpu":
                 raise LaunchError(f"the simulated device holds CPU tensors, and got one on {tensor.device}")
-        _claim("simulated")
-        from inductor_flydsl import config, simulator
-
-        if self._program is None:
-            self.compile()
-        assert self._program is not None
-        work = self._launch(self.spec.config, self.spec.signature, *tensors)
-        if work is None:
-            return ()
-        buffers = [_buffer(simulator, tensor, f"input {i}", False) for i, tensor in enumerate(work.reads)]
-        buffers += [_buffer(simulator, tensor, f"output {i}", True) for i, tensor in enumerate(work.writes)]
-        self._count_copies(tensors, work.reads)
-        started = time.perf_counter()
-        result = self._program.launch(
-            grid=work.grid,
-            block=work.block,
-            kernarg=self._pack(*work.arguments),
-            buffers=buffers,
-            step_limit=config.simulator_step_limit,
-            assumptions=assumptions,
-            hazards=hazards,
-        )
-        ledger.count("launched", self.spec.op)
-        _last_launch.update(op=self.spec.op, seconds=time.perf_counter() - started, result=result)
-        return result.findings
 
     def _count_copies(self, given: tuple[torch.Tensor, ...], read: tuple[torch.Tensor, ...]) -> None:
         """Count operands that had to be copied because they turned out not to be aligned: each costs a pass over it."""

@@ -219,3 +219,16 @@ def test_a_kernel_is_one_module_per_process() -> None:
 
 
 TARGET = Target(arch="gfx950", kind="simulated", compute_units=256)
+
+
+def test_a_kernels_launch_is_captured_without_running(counters: Counter[str]) -> None:
+    a, b = torch.randn(70, 136).to(BF16), torch.randn(72, 136).to(BF16).t()
+    out = torch.full((70, 72), float("nan"), dtype=BF16)
+    target = Target(arch="gfx950", kind="simulated", compute_units=256)
+    kernel = launch.kernel("gemm", config=gemm.CONFIGS[5], signature=gemm.signature("bfloat16"), target=target)
+    captured = kernel.capture(a, b, out)
+    assert captured is not None and out.isnan().all() and not counters["launched:gemm"]
+    assert captured.grid == (4, 1, 1) and [buffer.writable for buffer in captured.buffers] == [False, False, True]
+    captured.run()
+    assert ((out.double() - a.double() @ b.double()).abs() < 0.5).all()
+    assert kernel.capture(a[:0], b, out[:0]) is None

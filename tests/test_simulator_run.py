@@ -10,7 +10,7 @@ import flydsl.expr as fx
 import numpy as np
 import pytest
 import torch
-from simulator_kernels import text
+from simulator_kernels import POISON, text
 
 from inductor_flydsl import simulator
 from inductor_flydsl.simulator import Out
@@ -308,3 +308,53 @@ def test_a_flydsl_kernel_that_writes_an_input_is_caught() -> None:
 def test_a_launcher_without_a_kernel_says_so() -> None:
     with pytest.raises(simulator.SimulatorError, match="the launcher launched no kernel"):
         simulator.run_flydsl(lambda x: None, torch.zeros(4))
+
+
+# ---- launches that are captured instead
+
+
+def test_a_captured_launch_has_not_run_and_gives_the_same_when_it_does() -> None:
+    x, out = torch.randn(256), torch.full((256,), float("nan"))
+    launches = simulator.capture_flydsl(scale, x, Out(out), 2.5, 256)
+    assert out.isnan().all()
+    assert [(launch.grid, launch.block) for launch in launches] == [((4, 1, 1), (64, 1, 1))]
+    assert [buffer.writable for buffer in launches[0].buffers] == [False, True]
+    result = launches[0].run()
+    assert torch.equal(out, x * 2.5) and result.global_store_bytes == 1024
+
+
+def test_every_launch_of_a_function_is_captured_in_order() -> None:
+    x, middle, out = torch.randn(128), torch.empty(128), torch.full((128,), float("nan"))
+
+    def twice(x: torch.Tensor, out: torch.Tensor) -> None:
+        scale(x, middle, 2.0, 128)
+        scale(middle, out, 0.5, 128)
+
+    first, second = simulator.capture_flydsl(twice, x, Out(out), memory=[Out(middle)])
+    first.run()
+    second.run()
+    assert torch.equal(out, x)
+
+
+def test_a_captured_launch_keeps_its_tensors_alive() -> None:
+    out = torch.full((64,), float("nan"))
+    (launch,) = simulator.capture_flydsl(scale, torch.ones(64), Out(out), 3.0, 64)
+    # What a freed tensor's memory would be taken for.
+    others = [torch.zeros(64) for _ in range(64)]
+    launch.run()
+    assert (out == 3).all() and len(others) == 64
+
+
+def test_assembly_is_captured_with_the_arguments_of_run() -> None:
+    out = np.full(64, POISON, np.uint32)
+    body = """
+        s_load_dwordx2 s[6:7], s[0:1], 0x0
+        v_lshlrev_b32_e32 v1, 2, v0
+        global_store_dword v1, v0, s[6:7]
+    """
+    launch = simulator.capture(text(body, args=[(0, 8, "global_buffer")], kernarg_bytes=8), args=[Out(out)])
+    assert (out == POISON).all()
+    launch.run()
+    assert out.tolist() == list(range(64))
+    with pytest.raises(simulator.SimulatorError, match="takes 1 arguments, not 0"):
+        simulator.capture(text(body, args=[(0, 8, "global_buffer")], kernarg_bytes=8))

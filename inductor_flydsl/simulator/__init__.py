@@ -9,6 +9,7 @@ checked.
 
 from inductor_flydsl.simulator.assembly import KernelArg, KernelFacts, kernel_facts
 from inductor_flydsl.simulator.assumptions import ASSUMPTIONS, Assumption
+from inductor_flydsl.simulator.capture import Launch, capture, capture_flydsl
 from inductor_flydsl.simulator.errors import (
     BuildError,
     Refusal,
@@ -38,6 +39,7 @@ __all__ = [
     "KINDS",
     "KernelArg",
     "KernelFacts",
+    "Launch",
     "LaunchResult",
     "Out",
     "Program",
@@ -48,6 +50,8 @@ __all__ = [
     "StepLimitExceeded",
     "UnsupportedInstruction",
     "WaveState",
+    "capture",
+    "capture_flydsl",
     "kernel_facts",
     "load",
     "run",

@@ -55,10 +55,26 @@ def run_flydsl(
     FlyDSL fixes one runtime library per process, so a process that launched on a GPU cannot simulate, nor the reverse.
     Raises what the launcher raises, and the simulator's errors.
     """
+    buffers = buffers_of((*args, *memory))
+    options: dict[str, Any] = {"step_limit": step_limit, "assumptions": tuple(assumptions), "hazards": chosen(hazards)}
+    results: list[RunResult] = []
+
+    def run(*, program: Program, **launch: Any) -> None:
+        results.append(result_of(program, program.launch(buffers=buffers, **launch, **options), ()))
+
+    returned = call_launcher(launcher, args, arch=arch, launch=run)
+    outputs = tuple(value.array for value in args if isinstance(value, Out))
+    return FlydslRun(launches=tuple(results), outputs=outputs, returned=returned)
+
+
+def call_launcher(launcher: Callable[..., Any], args: Sequence[Any], *, arch: str, launch: Callable[..., None]) -> Any:
+    """What `launcher` returns, called with the arrays of `args`. Each of its launches goes to `launch`, by keyword:
+    program, grid, block, kernarg, dynamic_lds. Raises what that raises, which ends what follows it.
+    """
     from inductor_flydsl.templates import compile as flydsl_compile
 
     library, path = build.core_and_path()
-    state = _Launches(_buffers((*args, *memory)), step_limit, tuple(assumptions), chosen(hazards))
+    state = _Launches(launch)
     entry = _CALLBACK(state.launch)
     backends = flydsl_compile.backends()
     with flydsl_compile.settings(arch=arch, backend=backends.simulate_launches(str(path)), launch=True):
@@ -71,13 +87,13 @@ def run_flydsl(
             library.gfx950_set_launch_callback(None)
     if state.error is not None:
         raise state.error
-    if not state.results:
+    if not state.count:
         raise SimulatorError("the launcher launched no kernel: a @flyc.jit function, or one that calls it, is expected")
-    outputs = tuple(value.array for value in args if isinstance(value, Out))
-    return FlydslRun(launches=tuple(state.results), outputs=outputs, returned=returned)
+    return returned
 
 
-def _buffers(values: Sequence[Any]) -> list[Buffer]:
+def buffers_of(values: Sequence[Any]) -> list[Buffer]:
+    """The memory of the arrays among `values`: what a launch may touch, writable where they are Out(...)."""
     buffers = []
     for number, value in enumerate(values):
         writable = isinstance(value, Out)
@@ -103,15 +119,10 @@ def _buffers(values: Sequence[Any]) -> list[Buffer]:
 class _Launches:
     """The launches of one call. Its callback must not raise: the launcher in between knows no exceptions."""
 
-    def __init__(
-        self, buffers: list[Buffer], step_limit: int | None, assumptions: tuple[str, ...], hazards: Hazards | None
-    ) -> None:
-        self.buffers = buffers
-        self.step_limit = step_limit
-        self.assumptions = assumptions
-        self.hazards = hazards
+    def __init__(self, do: Callable[..., None]) -> None:
+        self.do = do
+        self.count = 0
         self.programs: dict[tuple[bytes, str], Program] = {}
-        self.results: list[RunResult] = []
         self.error: BaseException | None = None
 
     def launch(
@@ -142,14 +153,11 @@ class _Launches:
         segment = bytearray(max((arg.offset + arg.size for arg in explicit), default=0))
         for arg, param in zip(explicit, params[:count], strict=True):
             segment[arg.offset : arg.offset + arg.size] = ctypes.string_at(param, arg.size)
-        result = program.launch(
+        self.count += 1
+        self.do(
+            program=program,
             grid=(grid[0], grid[1], grid[2]),
             block=(block[0], block[1], block[2]),
             kernarg=bytes(segment),
-            buffers=self.buffers,
             dynamic_lds=dynamic_lds,
-            step_limit=self.step_limit,
-            assumptions=self.assumptions,
-            hazards=self.hazards,
         )
-        self.results.append(result_of(program, result, ()))

@@ -86,6 +86,21 @@ def run(
     Raises UnsupportedInstruction before anything runs, SimulatorFault at the first access that is wrong, and
     SimulatorError where the launch does not fit the kernel; each says what to do.
     """
+    program, launch = prepared(assembly, kernel, grid, block, args, dynamic_lds=dynamic_lds)
+    result = program.launch(**launch, step_limit=step_limit, assumptions=assumptions, hazards=chosen(hazards))
+    return result_of(program, result, tuple(value.array for value in args if isinstance(value, Out)))
+
+
+def prepared(
+    assembly: str | bytes | Program,
+    kernel: str | None,
+    grid: int | Sequence[int],
+    block: int | Sequence[int],
+    args: Sequence[Any],
+    *,
+    dynamic_lds: int,
+) -> tuple[Program, dict[str, Any]]:
+    """The program that run() would launch, and what its launch() takes."""
     if isinstance(assembly, Program):
         if kernel is not None and kernel != assembly.facts.name:
             raise SimulatorError(f"the loaded program is kernel {assembly.facts.name!r}, not {kernel!r}")
@@ -94,17 +109,13 @@ def run(
         program = load(_text(assembly), kernel)
     facts = program.facts
     packed, buffers = _pack(facts, args)
-    result = program.launch(
-        grid=_sizes("grid", grid, facts),
-        block=_sizes("block", block, facts),
-        kernarg=packed,
-        buffers=buffers,
-        dynamic_lds=dynamic_lds,
-        step_limit=step_limit,
-        assumptions=assumptions,
-        hazards=chosen(hazards),
-    )
-    return result_of(program, result, tuple(value.array for value in args if isinstance(value, Out)))
+    return program, {
+        "grid": _sizes("grid", grid, facts),
+        "block": _sizes("block", block, facts),
+        "kernarg": packed,
+        "buffers": buffers,
+        "dynamic_lds": dynamic_lds,
+    }
 
 
 def chosen(hazards: bool | Hazards) -> Hazards | None:
