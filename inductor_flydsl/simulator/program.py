@@ -13,6 +13,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from inductor_flydsl.simulator import abi, access, assembly, build, decode, events, trace, wait_states
 from inductor_flydsl.simulator import hazards as hazard_mode
 from inductor_flydsl.simulator.assembly import Kernel, KernelFacts
@@ -254,18 +257,20 @@ class Program:
         workgroups: Sequence[int],
         steps: bool = True,
         line_limit: int = 0,
+        held: npt.NDArray[np.uint64] | None = None,
         step_limit: int | None = None,
     ) -> Trace:
         """Runs only `workgroups` (linear ids) and records what their waves did, for the timing model.
 
         steps: keep every wave-instruction; without it only each workgroup's sums are kept. line_limit: each wave stops
-        after touching so many new 128-byte lines by loads, and the trace holds those lines. Arithmetic that neither
+        after touching so many new 128-byte lines by loads, and the trace holds those lines. held: lines that
+        L2 holds beforehand. Arithmetic that neither
         control nor addresses depend on is left out, so what the kernel stores is meaningless. Raises as launch().
         """
         waves = abi.check_shape(self._kernel, grid, block, dynamic_lds)
         recording = trace.Recorder(
             self._core, workgroups, waves, kinds=self.timing_facts.kinds, skipped=self.timing_facts.skipped, steps=steps,
-            line_limit=line_limit,
+            line_limit=line_limit, held=held,
         )  # fmt: skip
         with recording:
             self._launch(

@@ -20,11 +20,11 @@ from inductor_flydsl.simulator.access import Access
 # The C struct Step of trace.h.
 STEP = np.dtype(
     [
-        ("instruction", "<u4"), ("lines", "<u2"), ("lds", "<u2"),
+        ("instruction", "<u4"), ("sectors", "<u2"), ("lds", "<u2"),
         ("fresh", "u1"), ("again", "u1"), ("distance", "u1"), ("lanes", "u1"),
     ]
 )  # fmt: skip
-SUMMARY = np.dtype([(name, "<u4") for name in ("workgroup", "steps", "matrix", "loaded", "stored", "lines")])
+SUMMARY = np.dtype([(name, "<u4") for name in ("workgroup", "steps", "matrix", "loaded", "stored", "sectors")])
 _STORE, _MATRIX, _LDS_ATOMIC = 1, 2, 3
 
 
@@ -59,6 +59,8 @@ class _Recording(ctypes.Structure):
         ("line_limit", ctypes.c_uint32),
         ("skip", ctypes.c_void_p),
         ("kind", ctypes.c_void_p),
+        ("held", ctypes.c_void_p),
+        ("held_count", ctypes.c_uint64),
         ("record_steps", ctypes.c_uint32),
         ("record_lines", ctypes.c_uint32),
         ("summaries", ctypes.c_void_p),
@@ -84,11 +86,13 @@ class Recorder:
         skipped: bytes,
         steps: bool,
         line_limit: int,
+        held: npt.NDArray[np.uint64] | None,
     ) -> None:
         self._core = core
         self._workgroups = np.asarray(workgroups, dtype=np.uint32)
         self._summaries = np.zeros(len(self._workgroups), dtype=SUMMARY)
         self._wave_steps = np.zeros((len(self._workgroups), waves), dtype=np.uint32)
+        self._held = np.zeros(0, dtype=np.uint64) if held is None else np.ascontiguousarray(held, dtype=np.uint64)
         self._bytes = (ctypes.create_string_buffer(skipped), ctypes.create_string_buffer(kinds))
         self._recording = _Recording(
             workgroups=self._workgroups.ctypes.data,
@@ -96,6 +100,8 @@ class Recorder:
             line_limit=line_limit,
             skip=ctypes.addressof(self._bytes[0]),
             kind=ctypes.addressof(self._bytes[1]),
+            held=self._held.ctypes.data,
+            held_count=len(self._held),
             record_steps=steps,
             record_lines=line_limit > 0,
             summaries=self._summaries.ctypes.data,
@@ -168,23 +174,16 @@ _MEMORY = frozenset({"vmem", "lds"})
 
 
 def _address_registers(record: Access) -> int:
-    """The vector registers of an access that are not its data."""
-    if record.effect in (access.LDS_LANES, access.ATOMIC, access.LDS_ATOMIC):
-        return record.reads.vector
-    data = {"buffer": (0,), "global": (0,), "scratch": (0,), "flat": (0,)}
-    name = record.statement.mnemonic
-    family = name.partition("_")[0]
-    if record.effect not in (access.STORE, access.LDS_WRITE):
-        return record.reads.vector
+    """The vector registers of an access that are not the data of a store."""
     if record.effect == access.LDS_WRITE:
-        first = record.row.operands[0]
-        return _vector(record, 0) if first.kind == "v" else record.reads.vector
-    # Stores: buffer_store data, address, ...; global_store and scratch_store address, data, ...
-    position = data[family][0] if family == "buffer" else 1
-    others = [n for n in range(len(record.statement.operands)) if n != position]
+        return _vector(record, 0)
+    if record.effect != access.STORE:
+        return record.reads.vector
+    # buffer_store names its data first, global_store and scratch_store the address.
+    data = 0 if record.statement.mnemonic.startswith("buffer") else 1
     bits = 0
-    for n in others:
-        bits |= _vector(record, n)
+    for position in range(len(record.row.operands)):
+        bits |= 0 if position == data else _vector(record, position)
     return bits
 
 
@@ -195,30 +194,51 @@ def _vector(record: Access, position: int) -> int:
     return registers.vector
 
 
+_UNREACHED, _FULL, _UNKNOWN = "unreached", "full", "unknown"
+
+
 def _full_exec(records: Sequence[Access], targets: Sequence[int]) -> list[bool]:
-    """Whether EXEC is surely what the wave started with, before each instruction."""
-    exec_bits = 3 << access.EXEC[0]
+    """Whether EXEC is surely what the wave started with, before each instruction.
+
+    A state is _FULL, _UNKNOWN, or the pair of scalars that holds the full mask (what saveexec leaves and s_or restores).
+    """
     count = len(records)
-    state: list[bool | None] = [None] * count
-    pending = [(0, True)]
+    states = [_UNREACHED] * count
+    pending = [(0, _FULL)]
     while pending:
-        at, full = pending.pop()
+        at, state = pending.pop()
         while at < count:
-            known = state[at]
-            if known is not None and (known == full or not known):
+            known = states[at]
+            if known in (state, _UNKNOWN):
                 break
-            state[at] = full if known is None else False
-            full = state[at] is True and not records[at].writes.scalar & exec_bits
+            states[at] = state = state if known == _UNREACHED else _UNKNOWN
+            state = _exec_after(records[at], state)
             name = records[at].statement.mnemonic
-            if targets[at] >= 0 and name.startswith("s_"):
-                if name != "s_endpgm":
-                    pending.append((targets[at], full))
-                if name in ("s_branch", "s_endpgm"):
-                    break
-            elif name == "s_endpgm":
+            if name.startswith(("s_branch", "s_cbranch")):
+                pending.append((targets[at], state))
+            if name in ("s_branch", "s_endpgm"):
                 break
             at += 1
-    return [value is True for value in state]
+    return [state == _FULL for state in states]
+
+
+def _exec_after(record: Access, state: str) -> str:
+    name, operands = record.statement.mnemonic, record.statement.operands
+    writes = record.writes.scalar
+    if name.startswith("s_") and "saveexec" in name:
+        return operands[0] if state == _FULL and "_and_" in name else _UNKNOWN
+    if writes >> access.EXEC[0] & 3:
+        restores = name in ("s_or_b64", "s_mov_b64") and operands[0] == "exec"
+        if restores and state in operands[1:]:
+            return _FULL
+        # A mask that only loses lanes leaves the saved one what it is.
+        narrows = name in ("s_and_b64", "s_andn2_b64", "s_xor_b64") and "exec" in operands[:1]
+        return state if narrows and state not in (_FULL, _UNKNOWN) else _UNKNOWN
+    if state not in (_FULL, _UNKNOWN):
+        first, last = (int(each) for each in state[2:-1].split(":")) if state.startswith("s[") else (106, 107)
+        if writes & (1 << first | 1 << last):
+            return _UNKNOWN
+    return state
 
 
 def _needed(

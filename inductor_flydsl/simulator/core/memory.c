@@ -344,6 +344,7 @@ static int scratch_offsets(Wave *wave, const Instruction *in, u64 *address, u64 
             return raise_fault(wave, FAULT_SCRATCH, lane, (u64)offset, bytes, "%s", "");
         address[lane] = (u64)(uintptr_t)(wave->scratch + (size_t)lane * size + (size_t)offset);
     }
+    if (wave->launch->recording) trace_scratch(wave, address, exec, (u32)bytes);
     return CONTINUE;
 }
 

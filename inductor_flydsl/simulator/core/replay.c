@@ -39,6 +39,7 @@ typedef struct {
     const Replay *replay;
     Cu *cus;
     double l2, fabric_read, fabric_write, hbm;
+    u64 random;
 } Chip;
 
 static double max2(double a, double b) { return a > b ? a : b; }
@@ -117,35 +118,45 @@ static void settle(Chip *chip, Cu *cu, u32 slot) {
         start_workgroup(replay, cu, slot, cu->slot_end[slot] + replay->machine.dispatch);
 }
 
-/* Lines through L2 and what lies behind it. Returns when the last one has come. */
-static double fetch(Chip *chip, const CuClass *class, double time, double near, double far) {
+/* Loaded latencies differ from access to access, which keeps CUs that do the same from staying in step. */
+static double spread(Chip *chip, double latency) {
+    chip->random = chip->random * 6364136223846793005u + 1442695040888963407u;
+    double drawn = (double)(chip->random >> 40) / (double)(1 << 24);
+    return latency * (1 + chip->replay->machine.latency_spread * (2 * drawn - 1));
+}
+
+/* Lines through L2 and what lies behind it: `fresh` ones, and own ones again, which L2 still holds or not. Returns when
+   the last one has come. MALL holds what a workgroup has just read, so only fresh lines come from HBM. */
+static double fetch(Chip *chip, const CuClass *class, double time, double fresh, double held, double lost) {
     const Machine *machine = &chip->replay->machine;
-    double members = class->members;
-    double lines = near + far, missing = near * class->miss + far;
-    chip->l2 = max2(chip->l2, time) + lines * members * machine->l2_line;
-    double done = max2(chip->l2, time) + machine->l2_latency;
+    double members = class->members, missing = fresh * class->miss + lost;
+    chip->l2 = max2(chip->l2, time) + (fresh + held + lost) * members * machine->l2_line;
+    double done = chip->l2 + spread(chip, machine->l2_latency);
     if (missing > 0) {
         chip->fabric_read = max2(chip->fabric_read, time) + missing * members * machine->fabric_read_line;
-        done = max2(done, chip->fabric_read + machine->memory_latency);
-        if (class->hbm > 0) {
-            chip->hbm = max2(chip->hbm, time) + missing * class->hbm * members * machine->hbm_line;
-            done = max2(done, chip->hbm + machine->hbm_latency);
-        }
+        done = max2(done, chip->fabric_read + spread(chip, machine->memory_latency));
+    }
+    double distant = fresh * class->miss * class->hbm_read;
+    if (distant > 0) {
+        chip->hbm = max2(chip->hbm, time) + distant * members * machine->hbm_line;
+        done = max2(done, chip->hbm + spread(chip, machine->hbm_latency));
     }
     return done;
 }
 
-static double drop(Chip *chip, const CuClass *class, double time, double lines, double fresh) {
+/* A store is done when L2 has it; what L2 passes on later holds it up only where too much of that has gathered.
+   `lost`: lines of private memory that L2 has no room for. */
+static double drop(Chip *chip, const CuClass *class, double time, double lines, double fresh, double lost) {
     const Machine *machine = &chip->replay->machine;
     double members = class->members;
     chip->l2 = max2(chip->l2, time) + lines * members * machine->l2_line;
-    chip->fabric_write = max2(chip->fabric_write, time) + fresh * members * machine->fabric_write_line;
-    double done = max2(chip->l2, chip->fabric_write);
-    if (class->hbm > 0) {
-        chip->hbm = max2(chip->hbm, time) + fresh * class->hbm * members * machine->hbm_line;
-        done = max2(done, chip->hbm);
+    chip->fabric_write = max2(chip->fabric_write, time) + (fresh + lost) * members * machine->fabric_write_line;
+    double behind = chip->fabric_write;
+    if (class->hbm_write > 0) {
+        chip->hbm = max2(chip->hbm, time) + fresh * class->hbm_write * members * machine->hbm_line;
+        behind = max2(behind, chip->hbm);
     }
-    return done + machine->store_latency;
+    return max2(chip->l2 + spread(chip, machine->store_latency), behind - machine->write_backlog);
 }
 
 /* One step of one wave, or its wait for a pipe. */
@@ -213,29 +224,26 @@ static void step(Chip *chip, Cu *cu, ReplayWave *wave) {
     case UNIT_SCALAR_LOAD: push(&wave->scalar, time + machine->scalar_latency); break;
     case UNIT_LOAD:
     case UNIT_LDS_DMA: {
-        double clocks = max2(now->lines * machine->l1_line, machine->l1_address);
+        double clocks = max2(now->sectors * machine->l1_sector, machine->l1_address);
         cu->l1 = max2(cu->l1, time) + clocks;
         busy[BUSY_L1] += clocks;
         bool far = now->distance >= cu->class->far_distance;
-        double near = now->fresh + (far ? 0 : now->again), beyond = far ? now->again : 0, done;
-        /* Own lines that L2 still holds do not go further. */
-        if (now->fresh == 0 && beyond == 0)
-            done = now->again ? fetch(chip, &(CuClass){.members = cu->class->members}, cu->l1, now->again, 0)
-                              : cu->l1 + machine->l1_latency;
-        else
-            done = fetch(chip, cu->class, cu->l1, near, beyond);
+        double done = now->fresh + now->again
+                          ? fetch(chip, cu->class, cu->l1, now->fresh, far ? 0 : now->again, far ? now->again : 0)
+                          : cu->l1 + machine->l1_latency;
         if (cost->unit == UNIT_LDS_DMA) {
-            cu->lds = max2(cu->lds, time) + now->lds; /* counted when it is sent: the order does not matter to the sum */
-            busy[BUSY_LDS] += now->lds;
+            /* Counted when it is sent: the order does not matter to the sum. */
+            cu->lds = max2(cu->lds, time) + now->lds * machine->lds_dma;
+            busy[BUSY_LDS] += now->lds * machine->lds_dma;
         }
         push(&wave->vector, done);
         break;
     }
     case UNIT_STORE: {
-        double clocks = max2(now->lines * machine->l1_line, machine->l1_address);
+        double clocks = max2(now->sectors * machine->l1_sector, machine->l1_address);
         cu->l1 = max2(cu->l1, time) + clocks;
         busy[BUSY_L1] += clocks;
-        push(&wave->vector, drop(chip, cu->class, cu->l1, now->lines, now->fresh));
+        push(&wave->vector, drop(chip, cu->class, cu->l1, now->sectors * 0.5, now->fresh, now->distance >= cu->class->far_distance ? now->again : 0));
         break;
     }
     default: break;
@@ -281,9 +289,9 @@ int gfx950_replay(Replay *replay) {
         CuClass *class = &replay->classes[n];
         class->end = 0;
         for (u32 slot = 0; slot < class->slots; ++slot) class->end = max2(class->end, chip.cus[n].slot_end[slot]);
+        /* The end of a kernel writes back what the L2s still hold: other XCDs do not see it there. */
+        class->flushed = max2(class->end, max2(chip.fabric_write, chip.hbm));
     }
-    replay->l2_end = chip.l2;
-    replay->fabric_end = max2(chip.fabric_read, chip.fabric_write);
     status = 0;
 out:
     for (u32 n = 0; n < replay->class_count; ++n) {

@@ -37,21 +37,22 @@ typedef struct {
 /* Clocks, and clocks per 128-byte line over the whole chip. */
 typedef struct {
     double issue, barrier, dispatch, dispatch_next;
-    double lds_latency, lds_queue;
-    double l1_line, l1_address, l1_latency, l1_queue;
+    double lds_latency, lds_queue, lds_dma;
+    double l1_sector, l1_address, l1_latency, l1_queue;
     double l2_line, l2_latency;
     double fabric_read_line, fabric_write_line, memory_latency;
     double hbm_line, hbm_latency;
-    double store_latency, scalar_latency;
+    double store_latency, scalar_latency, latency_spread, write_backlog;
 } Machine;
 
 /* CUs that do the same: one of them is replayed and stands for `members`. */
 typedef struct {
     u32 members, slots, queue_length, far_distance;
     const u32 *queue; /* recorded workgroups, in the order in which they start */
-    double miss;      /* part of the fresh lines that L2 does not hold for another workgroup's sake */
-    double hbm;       /* part of what is behind L2 that MALL does not hold */
-    double end;       /* result: when its last workgroup is done */
+    double miss; /* part of the fresh lines that L2 does not hold for another workgroup's sake */
+    double hbm_read, hbm_write; /* part of what passes the fabric that MALL does not hold */
+    double end;  /* result: when its last workgroup is done */
+    double flushed; /* result: when all that was written has left L2 too */
     double busy[BUSY_COUNT];
 } CuClass;
 
@@ -63,7 +64,6 @@ typedef struct {
     u32 wave_count;        /* of a workgroup */
     u32 class_count;
     CuClass *classes;
-    double l2_end, fabric_end;
 } Replay;
 
 int gfx950_replay(Replay *replay);

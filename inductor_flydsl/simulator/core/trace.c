@@ -4,9 +4,11 @@
 #include "hazard.h"
 #include "trace.h"
 
-enum { TRACED_LINE_BYTES = 128, LDS_BYTES_PER_CLOCK = 128 };
+enum { SECTOR_BYTES = 64, LDS_BYTES_PER_CLOCK = 128 };
 /* The L1 of a CU holds 32 KiB (CDNA3 and CDNA4 white papers): 256 lines. */
 enum { L1_LINES = 256 };
+
+#define HELD (~(u64)0) /* in L2 from the start */
 
 /* Every line that the workgroup has touched, and when: a count of the lines that its L1 took in. */
 typedef struct {
@@ -71,7 +73,10 @@ static void keep_line(Recording *recording, u64 line) {
     recording->lines[recording->line_count++] = line;
 }
 
-static void touch(Wave *wave, u64 line, bool store) {
+/* What a line is touched for. Private memory is nobody else's, and what is left in it need not reach memory. */
+enum { TOUCH_LOAD, TOUCH_STORE, TOUCH_PRIVATE_LOAD, TOUCH_PRIVATE_STORE };
+
+static void touch(Wave *wave, u64 line, int what) {
     Recording *recording = wave->launch->recording;
     Tracer *tracer = recording->tracer;
     Touched *entry = find(tracer, line);
@@ -81,8 +86,12 @@ static void touch(Wave *wave, u64 line, bool store) {
         entry->line = line + 1;
         ++tracer->used;
         entry->taken = ++tracer->taken;
+        if (what >= TOUCH_PRIVATE_LOAD) {
+            if (step->again < 255) ++step->again;
+            return;
+        }
         if (step->fresh < 255) ++step->fresh;
-        if (store) {
+        if (what == TOUCH_STORE) {
             ++tracer->summary->stored;
         } else {
             ++tracer->summary->loaded;
@@ -91,8 +100,14 @@ static void touch(Wave *wave, u64 line, bool store) {
         }
         return;
     }
+    if (entry->taken == HELD) {
+        entry->taken = ++tracer->taken;
+        if (step->again < 255) ++step->again;
+        return;
+    }
     u64 between = tracer->taken - entry->taken;
     /* Stores go through to L2: the L1 never saves them the way. */
+    bool store = what == TOUCH_STORE || what == TOUCH_PRIVATE_STORE;
     if (between < L1_LINES && !store) return;
     if (step->again < 255) ++step->again;
     u8 distance = (u8)(63 - __builtin_clzll(between | 1));
@@ -103,21 +118,44 @@ static void touch(Wave *wave, u64 line, bool store) {
 void trace_memory(Wave *wave, const u64 *address, u64 active, u32 bytes) {
     Recording *recording = wave->launch->recording;
     Tracer *tracer = recording->tracer;
-    bool store = recording->kind[tracer->current.instruction] == TRACE_STORE;
+    int what = recording->kind[tracer->current.instruction] == TRACE_STORE ? TOUCH_STORE : TOUCH_LOAD;
     u64 seen[2 * LANE_COUNT];
-    u32 lines = 0;
+    u32 sectors = 0;
     for (u64 rest = active; rest; rest &= rest - 1) {
         u64 first = address[__builtin_ctzll(rest)];
-        for (u64 line = first / TRACED_LINE_BYTES; line <= (first + bytes - 1) / TRACED_LINE_BYTES; ++line) {
+        for (u64 sector = first / SECTOR_BYTES; sector <= (first + bytes - 1) / SECTOR_BYTES; ++sector) {
             /* Lanes mostly come in the order of their addresses: the newest ones are looked at first. */
-            u32 n = lines;
-            while (n && seen[n - 1] != line) --n;
-            if (!n) seen[lines++] = line;
+            u32 n = sectors;
+            while (n && seen[n - 1] != sector) --n;
+            if (!n) seen[sectors++] = sector;
         }
     }
-    for (u32 n = 0; n < lines; ++n) touch(wave, seen[n], store);
-    tracer->current.lines = (u16)(tracer->current.lines + lines);
-    tracer->summary->lines += lines;
+    /* Neighbours come one after the other, or else the second finds the line in L1. */
+    for (u32 n = 0; n < sectors; ++n)
+        if (!n || seen[n] / 2 != seen[n - 1] / 2) touch(wave, seen[n] / 2, what);
+    tracer->current.sectors = (u16)(tracer->current.sectors + sectors);
+    tracer->summary->sectors += sectors;
+}
+
+/* The hardware interleaves private memory: dword d of all lanes lies together (LLVM AMDGPUUsage, swizzled scratch). */
+void trace_scratch(Wave *wave, const u64 *address, u64 active, u32 bytes) {
+    enum { ROW_LINES = 2, ROW_SECTORS = 4 }; /* 64 lanes of 4 bytes */
+    Recording *recording = wave->launch->recording;
+    Tracer *tracer = recording->tracer;
+    bool store = recording->kind[tracer->current.instruction] == TRACE_STORE;
+    u64 space = ((u64)1 << 56) + ((u64)wave->id << 40), size = wave->launch->scratch_bytes, last = ~(u64)0;
+    for (u64 rest = active; rest; rest &= rest - 1) {
+        int lane = __builtin_ctzll(rest);
+        u64 offset = address[lane] - (u64)(uintptr_t)wave->scratch - (u64)lane * size;
+        if (offset / 4 == last) continue;
+        last = offset / 4;
+        for (u64 dword = offset / 4; dword <= (offset + bytes - 1) / 4; ++dword) {
+            for (u64 n = 0; n < ROW_LINES; ++n)
+                touch(wave, space + dword * ROW_LINES + n, store ? TOUCH_PRIVATE_STORE : TOUCH_PRIVATE_LOAD);
+            tracer->current.sectors += ROW_SECTORS;
+            tracer->summary->sectors += ROW_SECTORS;
+        }
+    }
 }
 
 /* Lanes that meet at one dword are served one after the other by an atomic. */
@@ -193,6 +231,12 @@ static int run_workgroup(Launch *launch, Wave *waves, u32 count, const u32 *at) 
     Tracer *tracer = recording->tracer;
     memset(tracer->table, 0, tracer->table_size * sizeof *tracer->table);
     tracer->used = tracer->taken = 0;
+    for (u64 n = 0; n < recording->held_count; ++n) {
+        Touched *entry = find(tracer, recording->held[n]);
+        if (!entry) return FAULT;
+        tracer->used += !entry->line;
+        *entry = (Touched){.line = recording->held[n] + 1, .taken = HELD};
+    }
     for (u32 n = 0; n < count; ++n) {
         start_wave(&waves[n], at);
         tracer->waves[n].count = 0;

@@ -8,7 +8,7 @@
 /* One wave-instruction. trace.py has the same layout. */
 typedef struct {
     u32 instruction;
-    u16 lines;    /* global memory: 128-byte lines that it touches */
+    u16 sectors;  /* global memory: 64-byte halves of lines that it touches */
     u16 lds;      /* LDS: clocks of its pipe */
     u8 fresh;     /* lines that the workgroup touches for the first time */
     u8 again;     /* lines that it touched before and that its L1 no longer holds */
@@ -22,7 +22,7 @@ typedef struct {
     u32 matrix;    /* MFMA */
     u32 loaded;    /* fresh lines of loads */
     u32 stored;    /* fresh lines of stores */
-    u32 lines;     /* every line of every access */
+    u32 sectors;  /* of every access */
 } WorkgroupSummary;
 
 typedef struct Recording {
@@ -31,6 +31,8 @@ typedef struct Recording {
     u32 line_limit;        /* a wave stops after so many fresh lines of loads; 0: it runs to its end */
     const u8 *skip;        /* per instruction: its handler is left out */
     const u8 *kind;        /* per instruction: TRACE_* */
+    const u64 *held;       /* lines that L2 holds when a workgroup starts */
+    u64 held_count;
     u32 record_steps;
     u32 record_lines;      /* keep the fresh lines of loads */
     WorkgroupSummary *summaries; /* workgroup_count of them */
@@ -49,6 +51,7 @@ int trace_run(Launch *launch, Wave *waves, u32 count, u8 *lds);
 
 /* Called where addresses are known. `address` may be NULL for a load to LDS, which is linear. */
 void trace_memory(Wave *wave, const u64 *address, u64 active, u32 bytes);
+void trace_scratch(Wave *wave, const u64 *address, u64 active, u32 bytes);
 void trace_lds(Wave *wave, const u64 *address, u64 active, u32 bytes, u32 cycles);
 
 #endif
