@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 PEER_TORCH := build/torch-2.15.0
 
-.PHONY: venv demo peers test test-slow test-peers test-gpu test-matrix bench lint clean
+.PHONY: venv demo peers test test-slow test-peers test-gpu test-matrix bench bench-modelled lint clean
 
 venv: $(VENV)/.done
 
@@ -14,7 +14,7 @@ venv: $(VENV)/.done
 $(VENV)/.done: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[demo,test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[demo,test,bench]'
 	touch $@
 
 demo: venv
@@ -59,6 +59,11 @@ test-matrix: venv
 
 bench: venv
 	$(BIN)/python -m inductor_flydsl bench simulator
+
+# The suites of modelled times beside PyTorch's own kernels.
+bench-modelled: peers
+	for suite in dense mxfp grouped rms_norm topk; do \
+		PEER_TORCH=$(abspath $(PEER_TORCH)) $(PEERS)/bin/python -m inductor_flydsl bench $$suite || exit 1; done
 
 lint: venv
 	$(BIN)/ruff check .
