@@ -67,7 +67,7 @@ def launches(suite: str, shape: Shape, config: Any) -> Sequence[Launch]:
 def version() -> str:
     """The unpacked torch's own version."""
     text = (pytorch.root() / "torch" / "version.py").read_text()
-    found = re.search(r"__version__[^'\"]*['\"]([^'\"]+)", text)
+    found = re.search(r"^__version__\s*=\s*['\"]([^'\"]+)", text, re.MULTILINE)
     return found[1] if found else "unknown"
 
 
