@@ -33,11 +33,7 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
         )
     for text, rows in _by_reason(report["rows"]).items():
         yield f"{text}: {_listed(rows)}"
-    failed = [(row["name"], each) for row in report["rows"] for each in (*row["ours_failures"], *row["peer_failures"])]
-    for name, text in failed[:10]:
-        yield f"not modelled: {name}, {text}"
-    if len(failed) > 10:
-        yield f"not modelled: {len(failed) - 10} candidates more; --json lists them"
+    yield from _failures(report["rows"])
     compared = sum(row["ratio"] is not None for row in report["rows"])
     if compared:
         yield (
@@ -65,6 +61,17 @@ def _by_reason(rows: list[dict[str, Any]]) -> dict[str, list[str]]:
         if row["reason"]:
             found.setdefault(row["reason"], []).append(row["name"])
     return found
+
+
+def _failures(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Candidates that could not be modelled, by what was said."""
+    found: dict[str, list[str]] = {}
+    for row in rows:
+        for each in (*row["ours_failures"], *row["peer_failures"]):
+            config, _, reason = each.partition(": ")
+            found.setdefault(reason, []).append(f"{row['name']} with {config}")
+    for reason, places in found.items():
+        yield f"not modelled, {len(places)} candidates, as {places[0]}: {reason}"
 
 
 def _listed(names: list[str]) -> str:

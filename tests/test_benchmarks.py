@@ -6,6 +6,7 @@ Kernels and model are stand-ins here; tests/peers has the real ones.
 from __future__ import annotations
 
 import dataclasses
+import gc
 import json
 import math
 import os
@@ -16,9 +17,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from inductor_flydsl import __main__, config, simulator
-from inductor_flydsl.benchmarks import charts, command, modelled, pool, shapes, suites, summary
+from inductor_flydsl.benchmarks import charts, command, memory, modelled, pool, shapes, suites, summary
 from inductor_flydsl.benchmarks.peers import PeerMissing
 from inductor_flydsl.benchmarks.results import Results, Time
 from inductor_flydsl.benchmarks.shapes import GroupedShape, Shape
@@ -77,6 +79,34 @@ def test_the_work_of_a_shape() -> None:
     assert work("grouped", 20).nbytes == 2.0 * (4608 * 4096 + 5 * 4096**2 + 4608 * 4096)
     assert work("rms_norm", 0).nbytes == 2 * 8192 * 4096 * 2 + 4096 * 2 + 8192 * 4
     assert work("topk", 0).nbytes == 256 * 1024 * 4 + 256 * 8 * 12
+
+
+# ---- inputs
+
+
+@pytest.mark.parametrize(("m", "distinct"), [(100, 32), (64, 32), (20, 32)])
+def test_rows_that_share_memory_are_random_and_whole(m: int, distinct: int) -> None:
+    found = memory.normal_rows(m, 1024, seed=1)
+    assert found.shape == (m, 1024) and found.is_contiguous()
+    assert 0.9 < float(found.std()) < 1.1 and len(found.unique()) > 0.9 * min(m, distinct) * 1024
+    for row in range(distinct, m):
+        assert torch.equal(found[row], found[row % distinct])
+    # The memory is given back with the last tensor that uses it, and not before.
+    view = found[1:]
+    expected = view.clone()
+    del found
+    gc.collect()
+    assert torch.equal(view, expected)
+
+
+def test_large_rows_take_little_memory() -> None:
+    def resident() -> int:
+        return int(Path("/proc/self/statm").read_text().split()[2]) * os.sysconf("SC_PAGE_SIZE")
+
+    before = resident()
+    found = memory.normal_rows(4096, 131072, seed=1)
+    assert found.nbytes == 2**31 and float(found[4095, 131071]) == float(found[31, 131071])
+    assert resident() - before < 2**27
 
 
 # ---- a suite, with stand-ins
@@ -187,7 +217,7 @@ def test_a_candidate_that_fails_is_told_and_the_others_count(stand_in: StandIn) 
     assert alone["peer_us"] is None and not alone["ok"]
     assert "peer: none of 1 candidates could be modelled; the first: x: ValueError: bad shape" in alone["reason"]
     text = "\n".join(summary.lines(found))
-    assert f"not modelled: {ROWS[0]}, b: RuntimeError: no such opcode" in text
+    assert f"not modelled, 1 candidates, as {ROWS[0]} with b: RuntimeError: no such opcode" in text
     assert f"losses, modelled: 1 of 2: {ROWS[1]}" in text and "nothing was measured" in text
 
 

@@ -31,6 +31,7 @@ import torch._native.ops.norm
 import torch._native.ops.topk
 from torch._logging._internal import log_registry, register_artifact
 
+from inductor_flydsl.benchmarks import memory
 from inductor_flydsl.benchmarks.peers import PeerMissing
 from inductor_flydsl.simulator import Launch, Out, capture_flydsl, run_flydsl
 
@@ -446,17 +447,9 @@ def rms_norm_launch(m: int, n: int, *, dtype: str) -> Launch:
     return _only(rms_norm(x, weight, out, rstd, 1e-6, call=capture_flydsl))
 
 
-def topk_launch(
-    m: int, n: int, k: int, *, rows: Sequence[int] | None = None, deterministic: bool = False, seed: int = 0
-) -> Launch:
-    """The launch of the k greatest of each row of x[M, N] by the kernel that PyTorch takes.
-
-    `rows`: which rows hold random normal values, all of them if not given. Others hold whatever the memory did.
-    """
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.empty(m, n, dtype=torch.float32)
-    for row in range(m) if rows is None else rows:
-        x[row] = torch.randn(n, generator=generator)
+def topk_launch(m: int, n: int, k: int, *, deterministic: bool = False, seed: int = 0) -> Launch:
+    """The launch of the k greatest of each row of x[M, N], which holds random normal values, by PyTorch's choice."""
+    x = memory.normal_rows(m, n, seed=seed)
     values, indices = torch.empty(m, k), torch.empty(m, k, dtype=torch.int64)
     radix = topk_family(n, k) == "radix"
     return _only(topk(x, k, values, indices, radix=radix, deterministic=deterministic, call=capture_flydsl))
