@@ -42,10 +42,16 @@ def configs(suite: str, shape: Shape) -> Sequence[Any]:
     elif isinstance(shape, RmsNormShape):
         found = [Chosen(kernel="rmsnorm_fwd")]
     else:
-        found = [Chosen(kernel=f"{pytorch.topk_family(shape.n, shape.k)}, no order among equal values")]
+        found = [Chosen(kernel=_topk_kernel(shape))]
     if not found:
         raise Unserved(f"PyTorch has no FlyDSL config for {shape.name}")
     return found
+
+
+def _topk_kernel(shape: TopkShape) -> str:
+    # PyTorch's default; its deterministic radix kernel is another one.
+    family = pytorch.topk_family(shape.n, shape.k)
+    return "radix, nondeterministic" if family == "radix" else family
 
 
 def launches(suite: str, shape: Shape, config: Any) -> Sequence[Launch]:
