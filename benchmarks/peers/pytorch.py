@@ -407,6 +407,39 @@ def topk(
     return _call(call, jit, (x, Out(values), Out(indices)), (x.shape[0], 0), key=key, dynamic_layout=False)
 
 
+# ---- the host's part of mm
+
+
+def mm_handle(a: torch.Tensor, b: torch.Tensor, out: torch.Tensor, tiling: Tiling) -> tuple[Any, tuple[Any, ...]]:
+    """mm's handle of flyc.compile, and the arguments that a call of it takes. FlyDSL's settings are the caller's."""
+    (m, k), n = a.shape, b.shape[1]
+    param = _parameters("bf16", m, n, k, tiling, a_transposed=a.stride(0) == 1, b_transposed=b.stride(0) == 1)
+    marked = [flyc.from_torch_tensor(tensor).mark_layout_dynamic() for tensor in (out, a, b)]
+    handle = flyc.compile(_module(f"{_KERNELS}.gemm_gfx950").gemm_gfx950, *marked, param, 0)
+    return handle, (out, a, b, param, 0)
+
+
+def generated_mm(m: int, n: int, k: int, tiling: Tiling) -> Callable[..., Any]:
+    """main(a, b, out, stream) of the code that PyTorch generates for a bf16 NT mm, rendered from its own template."""
+    import jinja2
+
+    gemm = _module(f"{_KERNELS}.gemm_gfx950")
+    defines = {"GEMM_DTYPE_ID": gemm.GEMM_DTYPE_BF16, "GEMM_M": m, "GEMM_N": n, "GEMM_K": k, **tiling.fields}
+    defines |= {"A_IS_TRANSPOSED": False, "B_IS_TRANSPOSED": True}
+    text = (root() / "torch" / "_inductor" / "kernel" / "templates" / "flydsl_mm.py.jinja").read_text()
+    rendered = jinja2.Template(text).render(
+        kernel_name="mm",
+        IS_MXFP=False,
+        HAS_BIAS=False,
+        gen_defines=lambda: "\n".join(f"{name}: fx.Constexpr = {value!r}" for name, value in defines.items()),
+        def_kernel=lambda *names: f"def mm_main({', '.join(names)}, out, stream):",
+        get_output=lambda: "out",
+    )
+    names: dict[str, Any] = {"torch": torch, "flyc": flyc, "fx": fx}
+    exec(compile(rendered, "the code that PyTorch generates for mm", "exec"), names)
+    return names["mm_main"]  # type: ignore[no-any-return]
+
+
 # ---- launches for a model of their time: tensors of a shape, of which only what control depends on is filled
 
 
