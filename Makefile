@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 PEERS := .venv-peers
 PEER_TORCH := build/torch-2.15.0
 
-.PHONY: venv demo test test-slow test-peers test-gpu test-matrix bench lint clean
+.PHONY: venv demo peers test test-slow test-peers test-gpu test-matrix bench bench-modelled lint clean
 
 venv: $(VENV)/.done
 
@@ -14,7 +14,7 @@ venv: $(VENV)/.done
 $(VENV)/.done: pyproject.toml Makefile
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/pip install --quiet --disable-pip-version-check torch==$(TORCH)
-	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[demo,test]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -e '.[demo,test,bench]'
 	touch $@
 
 demo: venv
@@ -33,13 +33,15 @@ test-slow: venv $(PEERS)/.done
 $(PEERS)/.done: pyproject.toml Makefile
 	$(PYTHON) -m venv $(PEERS)
 	$(PEERS)/bin/pip install --quiet --disable-pip-version-check torch==$(TORCH)
-	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -e '.[test]' triton==3.9.0 uv
+	$(PEERS)/bin/pip install --quiet --disable-pip-version-check -e '.[test,bench]' triton==3.9.0 uv
 	rm -rf $(PEER_TORCH)
 	$(PEERS)/bin/uv pip install --quiet --python $(PEERS)/bin/python --no-deps --target $(PEER_TORCH) torch==2.15.0
 	rm -rf $(PEER_TORCH)/torch/lib
 	touch $@
 
-test-peers: $(PEERS)/.done
+peers: $(PEERS)/.done
+
+test-peers: peers
 	PEER_TORCH=$(abspath $(PEER_TORCH)) $(PEERS)/bin/python -m pytest -q -n 2 --dist worksteal tests/peers tests/test_docs.py
 
 # On any GPU that PyTorch and Triton can use, with the Python that has them: a stand-in takes our kernels' place.
@@ -57,6 +59,11 @@ test-matrix: venv
 
 bench: venv
 	$(BIN)/python -m inductor_flydsl bench simulator
+
+# The suites of modelled times beside PyTorch's own kernels.
+bench-modelled: peers
+	for suite in dense mxfp grouped rms_norm topk; do \
+		PEER_TORCH=$(abspath $(PEER_TORCH)) $(PEERS)/bin/python -m inductor_flydsl bench $$suite || exit 1; done
 
 lint: venv
 	$(BIN)/ruff check .

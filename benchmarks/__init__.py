@@ -5,8 +5,19 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-# Suites that exist, and what they say. Each is a module of this package with run() -> list[Row].
-SUITES = {"simulator": "what the simulator and the package cost on this machine, in host time"}
+# What the command line says of them. Suites of modelled times are in suites.py; each host suite is a module with run().
+MODELLED_SUITES = {
+    "dense": "GEMM in bf16: 15 shapes",
+    "mxfp": "MXFP8 and MXFP4 GEMM: 17 shapes each",
+    "grouped": "grouped GEMM in bf16: 24 cases",
+    "rms_norm": "RMSNorm forward: 22 shapes",
+    "topk": "TopK: 33 shapes",
+}
+HOST_SUITES = {
+    "simulator": "what the simulator and the package cost on this machine, in host time",
+    "dispatch": "overhead per call of our launch path and of the peer's, in host time of this CPU",
+    "compile": "compiling a kernel, cold and warm, ours and the peer's, in host time of this CPU",
+}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -40,9 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--hazards", action="store_true", help="check, also in the hazard mode: late effects, several orders of waves"
     )
     kernels.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    bench = commands.add_parser("bench", help="benchmarks: simulator")
-    bench.add_argument("suite", choices=["simulator"], help="simulator: what it costs on this machine, in host time")
-    bench.add_argument("--json", action="store_true", help="print JSON instead of lines")
+    from inductor_flydsl.benchmarks import command as bench
+
+    bench.add(commands)
     chosen = parser.parse_args(arguments)
     try:
         # The environment's options are read here, so that a wrong one is one line.
@@ -76,33 +76,14 @@ def _run(chosen: argparse.Namespace) -> int:
     if chosen.command == "ops":
         return _ops(as_json=chosen.json)
     if chosen.command == "bench":
-        return _bench(chosen)
+        from inductor_flydsl.benchmarks import command as bench
+
+        return bench.run(chosen)
     if chosen.command == "kernels":
         return _kernels(chosen)
     from inductor_flydsl import doctor
 
     return doctor.run(as_json=chosen.json)
-
-
-def _bench(chosen: argparse.Namespace) -> int:
-    import importlib
-
-    from inductor_flydsl.compiler import flydsl_problem, flydsl_version
-
-    if problem := flydsl_problem():
-        print(f"inductor_flydsl: {problem}", file=sys.stderr)
-        return 1
-    import torch
-
-    rows = []
-    for row in importlib.import_module(f"inductor_flydsl.benchmarks.{chosen.suite}").run():
-        rows.append(row)
-        if not chosen.json:
-            print(row, flush=True)
-    if chosen.json:
-        versions = {"inductor_flydsl": __version__, "torch": torch.__version__, "flydsl": flydsl_version()}
-        print(json.dumps({"rows": [row.as_dict() for row in rows], "versions": versions}, indent=1))
-    return 1 if any(row.ok is False for row in rows) else 0
 
 
 def _kernels(chosen: argparse.Namespace) -> int:

@@ -298,8 +298,9 @@ def _subject(name: str, family: str, made: list[_Made]) -> Subject:
 
 
 def _norm(dtype: torch.dtype, shape: tuple[int, int], *, address: int = 0, packed: bool = False) -> _Made:
-    from pytorch_kernels import rms_norm
     from triton_compare import ROUNDING, poisoned
+
+    from inductor_flydsl.benchmarks.peers.pytorch import rms_norm
 
     draw = torch.Generator().manual_seed(sum(shape))
     # Rows of other sizes: eps counts in one of them.
@@ -395,8 +396,9 @@ def _thresholds(n: int, k: int) -> torch.Tensor:
 
 
 def _topk(x: torch.Tensor, k: int, *, radix: bool, values_only: bool = False, address: int = 0) -> _Made:
-    from pytorch_kernels import topk
     from triton_compare import poisoned
+
+    from inductor_flydsl.benchmarks.peers.pytorch import topk
 
     values, indices = poisoned((len(x), k), torch.float32), poisoned((len(x), k), torch.int64)
     if address:

@@ -41,9 +41,10 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_wheel_holds_all_of_it(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     assert not [name for name in names if name.split("/")[0] in ("lowering", "templates", "tests")]
-    for folder, inside in (("inductor_flydsl", ""), ("lowering", "lowering/"), ("templates", "templates/")):
+    folders = [(name, f"{name}/") for name in ("lowering", "templates", "benchmarks")]
+    for folder, inside in (("inductor_flydsl", ""), *folders):
         for path in (ROOT / folder).rglob("*"):
-            if path.suffix in (".py", ".c", ".h") and "__pycache__" not in path.parts:
+            if path.suffix in (".py", ".c", ".h", ".csv", ".ll") and "__pycache__" not in path.parts:
                 assert f"inductor_flydsl/{inside}{path.relative_to(ROOT / folder)}" in names
     assert "inductor_flydsl/py.typed" in names
 

@@ -67,6 +67,9 @@ class GemmConfig:
     # Tiles are visited in columns of group_m tile rows, so that a group's B tiles stay in L2. 0: row by row.
     group_m: int = 0
 
+    def __str__(self) -> str:
+        return f"{self.tile}, {self.stages} stages, {self.waves_m}x{self.waves_n} waves, group_m {self.group_m}"
+
     @property
     def threads(self) -> int:
         return 64 * self.waves_m * self.waves_n

@@ -59,7 +59,7 @@ def core_and_path(cache_dir: str | os.PathLike[str] | None = None) -> tuple[ctyp
 
 @functools.cache
 def _built(cache_dir: Path) -> Path:
-    compiler = _compiler()
+    compiler = c_compiler()
     arch = _arch_flags()
     digest = hashlib.sha256()
     for part in (_version(compiler), *_FLAGS, *arch, platform.machine()):
@@ -84,7 +84,8 @@ def _built(cache_dir: Path) -> Path:
     return target
 
 
-def _compiler() -> list[str]:
+def c_compiler() -> list[str]:
+    """The command of a C compiler: CC, or the first of cc, gcc and clang. Raises BuildError."""
     chosen = os.environ.get("CC", "").split()
     for command in [chosen] if chosen else [["cc"], ["gcc"], ["clang"]]:
         if shutil.which(command[0]) is not None:

@@ -9,8 +9,6 @@ import ctypes
 import dataclasses
 import math
 import os
-import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -97,18 +95,10 @@ def hazard_pass(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
 @pytest.fixture(scope="session")
 def device_library(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A ROCm folder that holds the device function that grouped kernels call, made by Debian's llvm-22."""
-    assembler = shutil.which(os.environ.get("LLVM_AS", "llvm-as-22"))
-    if assembler is None:
-        pytest.fail("llvm-as-22 is not installed: apt install llvm-22, or set LLVM_AS to an llvm-as of LLVM 22")
-    root = tmp_path_factory.mktemp("rocm")
-    folder = root / "amdgcn" / "bitcode"
-    folder.mkdir(parents=True)
-    subprocess.run([assembler, str(HERE / "ockl.ll"), "-o", str(folder / "ockl.bc")], check=True)
-    with pytest.MonkeyPatch.context() as patch:
-        for name in ("ROCM_ROOT", "ROCM_HOME"):
-            patch.delenv(name, raising=False)
-        patch.setenv("ROCM_PATH", str(root))
-        yield root
+    from inductor_flydsl.benchmarks.peers import pytorch
+
+    with pytorch.device_library(tmp_path_factory.mktemp("rocm")) as folder:
+        yield folder
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import pytest
-import pytorch_kernels as kernels
 import torch
-from pytorch_kernels import Tiling
 from triton_compare import ROUNDING, PeerTable, check, poisoned
+
+from inductor_flydsl.benchmarks.peers import pytorch as kernels
+from inductor_flydsl.benchmarks.peers.pytorch import Tiling
 
 NAMES = {torch.bfloat16: "bf16", torch.float16: "fp16", torch.float32: "fp32"}
 E2M1 = torch.tensor([0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0])

@@ -9,7 +9,8 @@ import pytest
 import torch
 import triton_kernels as kernels
 from triton_compare import ALL, FLOATS, ROUNDING, PeerTable, check, numbers, poisoned
-from triton_launch import Argument, knobs, launch
+
+from inductor_flydsl.benchmarks.peers.triton_launch import Argument, knobs, launch
 
 # ---- rows
 

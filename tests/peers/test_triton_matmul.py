@@ -9,7 +9,8 @@ import torch
 import triton.language as tl
 from triton_compare import ROUNDING, PeerTable, check, poisoned
 from triton_kernels import attention, big_block, matmul, scaled_matmul, scaled_matmul_packed_outside
-from triton_launch import Launched, knobs, launch
+
+from inductor_flydsl.benchmarks.peers.triton_launch import Launched, knobs, launch
 
 NAMES = {
     torch.bfloat16: "bf16",

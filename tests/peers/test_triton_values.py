@@ -8,7 +8,8 @@ import pytest
 import torch
 import triton_kernels as kernels
 from triton_compare import ALL, EIGHT_BIT, FLOATS, INTEGERS, ROUNDING, PeerTable, check, numbers, poisoned
-from triton_launch import launch
+
+from inductor_flydsl.benchmarks.peers.triton_launch import launch
 
 
 def edges(dtype: torch.dtype) -> torch.Tensor:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 import triton
@@ -34,7 +35,7 @@ TYPES = {
     torch.uint64: "u64",
     torch.bool: "i1",
 }
-Argument = torch.Tensor | int | float
+Argument: TypeAlias = torch.Tensor | int | float
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -56,24 +57,26 @@ def knobs(**values: bool) -> Iterator[None]:
         yield
 
 
-def compile_kernel(
-    kernel: Any, arguments: Mapping[str, Argument], constants: Mapping[str, Any], options: Mapping[str, Any]
-) -> Binary:
-    """Compiles `kernel` for gfx950, specialised as a launch with these arguments would be.
+def specialisation(
+    kernel: Any, arguments: Mapping[str, Argument], constants: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[tuple[int], list[list[Any]]]]:
+    """The types of a kernel's parameters by name, and what is known of them by position.
 
     A pointer to 16-byte aligned memory and an integer divisible by 16 are declared so, and a tensor below 2 GiB lets
     Triton use buffer instructions: the rules of Triton's own launcher.
     """
-    signature, attributes = {}, {}
+    signature: dict[str, str] = {}
+    attributes: dict[tuple[int], list[list[Any]]] = {}
     for position, name in enumerate(kernel.arg_names):
         if name in constants:
             signature[name] = "constexpr"
             continue
         value = arguments[name]
-        marks = []
+        marks: list[list[Any]] = []
         if isinstance(value, torch.Tensor):
             signature[name] = f"*{TYPES[value.dtype]}"
-            marks.append(["tt.pointer_range", 32])
+            if value.untyped_storage().nbytes() < 2**31:
+                marks.append(["tt.pointer_range", 32])
             if value.data_ptr() % 16 == 0:
                 marks.append(["tt.divisibility", 16])
         elif isinstance(value, float):
@@ -84,6 +87,14 @@ def compile_kernel(
                 marks.append(["tt.divisibility", 16])
         if marks:
             attributes[(position,)] = marks
+    return signature, attributes
+
+
+def compile_kernel(
+    kernel: Any, arguments: Mapping[str, Argument], constants: Mapping[str, Any], options: Mapping[str, Any]
+) -> Binary:
+    """Compiles `kernel` for gfx950, specialised as a launch with these arguments would be."""
+    signature, attributes = specialisation(kernel, arguments, constants)
     source = ASTSource(fn=kernel, signature=signature, constexprs=dict(constants), attrs=attributes)
     # Triton 3.9's default, said aloud: it warns that 3.10 will have another one.
     compiled = triton.compile(source, target=TARGET, options={"enable_fp_fusion": True} | dict(options))
@@ -107,6 +118,43 @@ def pack(facts: simulator.KernelFacts, values: Sequence[Argument]) -> bytes:
             encoded = (number & (1 << 8 * arg.size) - 1).to_bytes(arg.size, "little")
         segment[arg.offset : arg.offset + arg.size] = encoded
     return bytes(segment)
+
+
+def capture(binary: Binary, grid: tuple[int, ...], arguments: Mapping[str, Argument]) -> simulator.Launch:
+    """The launch of a compiled kernel, recorded; tensors of `arguments` may be written."""
+    return _capture(_loaded(binary.assembly), binary, grid, arguments, ())
+
+
+@functools.lru_cache(maxsize=8)
+def _loaded(assembly: str) -> simulator.Program:
+    return simulator.load(assembly)
+
+
+def _capture(
+    program: simulator.Program,
+    binary: Binary,
+    grid: tuple[int, ...],
+    arguments: Mapping[str, Argument],
+    extra: Sequence[torch.Tensor],
+) -> simulator.Launch:
+    values = [arguments[name] for name in binary.parameters]
+    named = [(name, arguments[name]) for name in binary.parameters] + [("extra", tensor) for tensor in extra]
+    tensors = [(name, value) for name, value in named if isinstance(value, torch.Tensor)]
+    shape = (*grid, 1, 1)
+    return simulator.Launch(
+        program=program,
+        grid=(shape[0], shape[1], shape[2]),
+        block=(binary.threads, 1, 1),
+        kernarg=pack(program.facts, values),
+        buffers=tuple(
+            simulator.Buffer(
+                address=tensor.data_ptr(), nbytes=tensor.untyped_storage().nbytes(), writable=True, name=name
+            )
+            for name, tensor in tensors
+        ),
+        dynamic_lds=binary.shared_bytes,
+        keep=tuple(tensor for _, tensor in tensors),
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -133,19 +181,5 @@ def launch(
     """
     binary = compile_kernel(kernel, arguments, constants, options)
     program = simulator.load(binary.assembly)
-    values = [arguments[name] for name in binary.parameters]
-    tensors = [(name, arguments[name]) for name in binary.parameters] + [("extra", tensor) for tensor in extra]
-    buffers = [
-        simulator.Buffer(address=tensor.data_ptr(), nbytes=tensor.untyped_storage().nbytes(), writable=True, name=name)
-        for name, tensor in tensors
-        if isinstance(tensor, torch.Tensor)
-    ]
-    shape = (*grid, 1, 1)
-    result = program.launch(
-        grid=(shape[0], shape[1], shape[2]),
-        block=(binary.threads, 1, 1),
-        kernarg=pack(program.facts, values),
-        buffers=buffers,
-        dynamic_lds=binary.shared_bytes,
-    )
+    result = _capture(program, binary, grid, arguments, extra).run()
     return Launched(result=result, facts=program.facts, shared_bytes=binary.shared_bytes)
