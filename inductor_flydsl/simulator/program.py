@@ -269,8 +269,8 @@ class Program:
         """
         waves = abi.check_shape(self._kernel, grid, block, dynamic_lds)
         recording = trace.Recorder(
-            self._core, workgroups, waves, kinds=self.timing_facts.kinds, skipped=self.timing_facts.skipped, steps=steps,
-            line_limit=line_limit, held=held,
+            self._core, workgroups, waves, kinds=self.timing_facts.kinds, skipped=self.timing_facts.skipped,
+            steps=steps, line_limit=line_limit, held=held,
         )  # fmt: skip
         with recording:
             self._launch(

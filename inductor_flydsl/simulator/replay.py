@@ -32,8 +32,8 @@ class _Machine(ctypes.Structure):
     _fields_ = [
         (name, ctypes.c_double)
         for name in (
-            "issue", "barrier", "dispatch", "dispatch_next", "lds_latency", "lds_queue", "lds_dma", "l1_sector", "l1_address",
-            "l1_latency", "l1_queue", "l2_line", "l2_latency", "fabric_read_line", "fabric_write_line",
+            "issue", "barrier", "dispatch", "dispatch_next", "lds_latency", "lds_queue", "lds_dma", "l1_sector",
+            "l1_address", "l1_latency", "l1_queue", "l2_line", "l2_latency", "fabric_read_line", "fabric_write_line",
             "memory_latency", "hbm_line", "hbm_latency", "store_latency", "scalar_latency",
             "latency_spread", "write_backlog",
         )
@@ -58,7 +58,7 @@ class _Replay(ctypes.Structure):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CuClass:
-    """CUs that do the same: `members` of them, each running `queue` (numbers of recorded workgroups), `slots` at a time.
+    """CUs that do the same: `members`, each running `queue` (numbers of recorded workgroups), `slots` at a time.
 
     miss: the part of new lines that its L2 does not hold for another workgroup's sake. hbm_read, hbm_write: the part of
     what passes the fabric that MALL does not hold. far_distance: log2 of the lines of its own that L2 has room for.
@@ -126,8 +126,8 @@ def _machine(machine: Machine) -> _Machine:
         **{
             name: machine[name]
             for name in (
-                "issue", "barrier", "dispatch", "dispatch_next", "lds_latency", "lds_queue", "lds_dma", "l1_sector", "l1_address",
-                "l1_latency", "l1_queue", "l2_latency", "memory_latency", "hbm_latency", "store_latency",
+                "issue", "barrier", "dispatch", "dispatch_next", "lds_latency", "lds_queue", "lds_dma", "l1_sector",
+                "l1_address", "l1_latency", "l1_queue", "l2_latency", "memory_latency", "hbm_latency", "store_latency",
                 "scalar_latency", "latency_spread", "write_backlog",
             )
         },
@@ -216,9 +216,7 @@ def _modifiers(record: Access) -> str:
 def _operand_rows(record: Access, positions: Sequence[int]) -> int:
     registers = access.Registers()
     for position in positions:
-        access.add_operand(
-            registers, record.row.operands[position], record.statement.operands[position], record.offset
-        )
+        access.add_operand(registers, record.row.operands[position], record.statement.operands[position], record.offset)
     return registers.vector
 
 

@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import json
+import os
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -21,7 +24,7 @@ from inductor_flydsl.simulator.assembly import KernelFacts
 from inductor_flydsl.simulator.capture import Launch
 from inductor_flydsl.simulator.machine import CONSTANTS, HARNESSES, Machine
 from inductor_flydsl.simulator.replay import CuClass
-from inductor_flydsl.simulator.trace import Trace
+from inductor_flydsl.simulator.trace import STEP, SUMMARY, Trace
 
 # Per SIMD of gfx950 (LLVM AMDGPUUsage and GCNSubtarget): 512 vector registers a lane, VGPRs and AGPRs together, given
 # out by 8; at most 8 waves; 4 SIMDs to a CU.
@@ -35,6 +38,7 @@ _FOOTPRINT_WORKGROUPS = 512
 # Beyond so many workgroups per slot the time grows by the same amount for each.
 _ROUNDS = 3
 _CU_CLASSES = 6
+_STUDY_FILES = ("timing.py", "replay.py", "trace.py", "core/trace.c", "core/trace.h")
 _REPRESENTATIVES = 6
 
 
@@ -119,7 +123,18 @@ def model_hash() -> str:
     """A hash of all that decides a modelled time: the constants and the code that records and replays."""
     digest = hashlib.sha256(Machine().digest().encode())
     here = Path(__file__).parent
-    for name in ("timing.py", "replay.py", "trace.py", "core/replay.c", "core/replay.h", "core/trace.c", "core/trace.h"):
+    for name in (*_STUDY_FILES, "core/replay.c", "core/replay.h"):
+        digest.update((here / name).read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def study_hash() -> str:
+    """A hash of all that decides a study: the code that records, and the sizes and costs of the table."""
+    machine = Machine()
+    sizes = {name: machine[name] for name, constant in CONSTANTS.items() if not constant.fitted}
+    digest = hashlib.sha256(json.dumps(sizes, sort_keys=True).encode())
+    here = Path(__file__).parent
+    for name in _STUDY_FILES:
         digest.update((here / name).read_bytes())
     return digest.hexdigest()[:16]
 
@@ -169,6 +184,39 @@ class Study:
     loaded_lines: float
     stored_lines: float
 
+    def save(self, path: Path) -> None:
+        """Write it as a file of arrays, under a temporary name first."""
+        facts = {
+            "queues": self.queues, "slots": self.slots, "miss": self.miss, "far_distance": self.far_distance,
+            "read_bytes": self.read_bytes, "written_bytes": self.written_bytes, "loaded_lines": self.loaded_lines,
+            "stored_lines": self.stored_lines,
+        }  # fmt: skip
+        path.parent.mkdir(parents=True, exist_ok=True)
+        made = path.with_name(f"{path.name}.{os.getpid()}.tmp")
+        with open(made, "wb") as file:
+            np.savez_compressed(
+                file, steps=self.trace.steps.view(np.uint8), wave_steps=self.trace.wave_steps,
+                summaries=self.trace.summaries.view(np.uint8), costs=np.frombuffer(self.costs, dtype=np.uint8),
+                facts=np.frombuffer(json.dumps(facts).encode(), dtype=np.uint8),
+            )  # fmt: skip
+        os.replace(made, path)
+
+    @staticmethod
+    def load(path: Path) -> Study | None:
+        """What save() wrote; None where there is nothing, or what there is cannot be read."""
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                facts = json.loads(file["facts"].tobytes())
+                trace = Trace(
+                    steps=file["steps"].view(STEP).reshape(-1), wave_steps=file["wave_steps"],
+                    summaries=file["summaries"].view(SUMMARY).reshape(-1), lines=np.zeros(0, dtype=np.uint64),
+                )  # fmt: skip
+                queues = tuple((members, tuple(queue)) for members, queue in facts.pop("queues"))
+                return Study(trace=trace, costs=file["costs"].tobytes(), queues=queues, **facts)
+        except (OSError, ValueError, KeyError, TypeError, EOFError, zipfile.BadZipFile):
+            # A file that is not there, was cut short, or is another release's: the study is made again.
+            return None
+
 
 def study(launch: Launch, *, ragged: bool = False, machine: Machine | None = None) -> Study:
     """Records the workgroups that stand for the launch's others, and counts what they share."""
@@ -193,7 +241,10 @@ def study(launch: Launch, *, ragged: bool = False, machine: Machine | None = Non
     if ragged:
         chosen_groups, member_of = _representatives(work["steps"].astype(np.float64))
     else:
-        chosen_groups, member_of = [int(work["workgroup"][int(np.argmax(work["steps"]))])], np.zeros(grid, dtype=np.int64)
+        chosen_groups, member_of = (
+            [int(work["workgroup"][int(np.argmax(work["steps"]))])],
+            np.zeros(grid, dtype=np.int64),
+        )
     trace = _record(launch, chosen_groups, held=held)
     counts = np.bincount(member_of, minlength=len(chosen_groups))
     loaded = float((counts * trace.summaries["loaded"]).sum())
@@ -344,4 +395,15 @@ def _classes(launch: Study, machine: Machine, cut: int) -> replay.Replayed:
     return replay.replay(launch.trace, launch.costs, machine, classes)
 
 
-__all__ = ["CONSTANTS", "Machine", "Modelled", "Study", "evaluated", "model_hash", "modelled", "roofline_us", "study"]
+__all__ = [
+    "CONSTANTS",
+    "Machine",
+    "Modelled",
+    "Study",
+    "evaluated",
+    "model_hash",
+    "modelled",
+    "roofline_us",
+    "study",
+    "study_hash",
+]

@@ -200,7 +200,7 @@ _UNREACHED, _FULL, _UNKNOWN = "unreached", "full", "unknown"
 def _full_exec(records: Sequence[Access], targets: Sequence[int]) -> list[bool]:
     """Whether EXEC is surely what the wave started with, before each instruction.
 
-    A state is _FULL, _UNKNOWN, or the pair of scalars that holds the full mask (what saveexec leaves and s_or restores).
+    A state is _FULL, _UNKNOWN, or the pair of scalars that holds the full mask: what saveexec leaves, s_or restores.
     """
     count = len(records)
     states = [_UNREACHED] * count
