@@ -2,57 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 
 import inductor_flydsl
 from inductor_flydsl import compiler, config, device, launch
-from inductor_flydsl.benchmarks.shapes import DenseShape, Shape
+from inductor_flydsl.benchmarks.shapes import Shape
 from inductor_flydsl.benchmarks.suites import SUITES, Unserved
-from inductor_flydsl.ops import OPS, gemm
+from inductor_flydsl.ops import OPS
 from inductor_flydsl.simulator import Launch
+
+
+def _gemm(shape: Any) -> tuple[Any, tuple[torch.Tensor, ...]]:
+    from inductor_flydsl.ops import gemm
+
+    a, weight = (torch.empty(rows, shape.k, dtype=torch.bfloat16) for rows in (shape.m, shape.n))
+    out = torch.empty(shape.m, shape.n, dtype=torch.bfloat16)
+    return gemm.Problem.from_tensors(a, weight.t()), (a, weight.t(), out)
+
+
+# Per op: the problem of a shape, and tensors in the order of the op's kernels. No element is filled unless control
+# depends on it.
+PROBLEMS: dict[str, Callable[[Any], tuple[Any, tuple[torch.Tensor, ...]]]] = {"gemm": _gemm}
 
 
 def configs(suite: str, shape: Shape) -> Sequence[Any]:
     """Every config that is valid for the device, best expected first; Unserved where the op is not built yet."""
-    if SUITES[suite].op not in OPS:
-        raise Unserved(f"{SUITES[suite].op} is not built yet")
-    problem = _problem(shape)
-    if (declined := gemm.supports(problem)) is not None:
+    op = SUITES[suite].op
+    if op not in OPS:
+        raise Unserved(f"{op} is not built yet")
+    problem, _ = PROBLEMS[op](shape)
+    if (declined := OPS[op].module.supports(problem)) is not None:
         raise Unserved(str(declined))
     with inductor_flydsl.simulate():
-        return gemm.configs(problem, _target())
+        return list(OPS[op].module.configs(problem, _target()))
 
 
-def launches(suite: str, shape: Shape, config_: gemm.GemmConfig) -> Sequence[Launch]:
+def launches(suite: str, shape: Shape, config_: Any) -> Sequence[Launch]:
     """The one launch of a config, captured; the kernel is compiled if the store does not hold it."""
-    assert isinstance(shape, DenseShape)
-    a, b = _operands(shape)
-    out = torch.empty(shape.m, shape.n, dtype=a.dtype)
-    signature = gemm.signature_of(_problem(shape))
+    op = SUITES[suite].op
+    problem, tensors = PROBLEMS[op](shape)
+    signature = OPS[op].module.signature_of(problem)
     # A process of the benchmarks compiles for itself: it is one of several, and holds no real Triton kernels.
     with inductor_flydsl.simulate(), config.patch(compile_in="process"):  # type: ignore[attr-defined]
-        kernel = launch.kernel(SUITES[suite].op, config=config_, signature=signature, target=_target())
-        captured = kernel.capture(a, b, out)
-    assert captured is not None
+        kernel = launch.kernel(op, config=config_, signature=signature, target=_target())
+        captured = kernel.capture(*tensors)
+    assert captured is not None, f"{shape.name} has an empty output"
     return (captured,)
 
 
 def code_fields(suite: str) -> dict[str, Any]:
     """FlyDSL's version, and the hash of our templates and ops."""
     return {"flydsl": compiler.flydsl_version(), "templates": compiler.template_hash()}
-
-
-def _operands(shape: DenseShape) -> tuple[torch.Tensor, torch.Tensor]:
-    a = torch.empty(shape.m, shape.k, dtype=torch.bfloat16)
-    return a, torch.empty(shape.n, shape.k, dtype=torch.bfloat16).t()
-
-
-def _problem(shape: Shape) -> gemm.Problem:
-    assert isinstance(shape, DenseShape)
-    return gemm.Problem.from_tensors(*_operands(shape))
 
 
 def _target() -> device.Target:

@@ -20,10 +20,11 @@ import pytest
 import torch
 
 from inductor_flydsl import __main__, config, simulator
-from inductor_flydsl.benchmarks import charts, command, memory, modelled, pool, shapes, suites, summary
+from inductor_flydsl.benchmarks import charts, command, memory, modelled, ours, pool, shapes, suites, summary
 from inductor_flydsl.benchmarks.peers import PeerMissing
 from inductor_flydsl.benchmarks.results import Results, Time
 from inductor_flydsl.benchmarks.shapes import GroupedShape, Shape
+from inductor_flydsl.ops import OPS, PLANNED, gemm
 
 # ---- shapes
 
@@ -276,6 +277,24 @@ def test_rows(stand_in: StandIn, rows: str | None, names: tuple[str, ...] | None
 def test_rows_that_leave_none(stand_in: StandIn, rows: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert __main__.main(["bench", "dense", "--rows", rows]) == 2
     assert f"--rows {rows} leaves no row of dense" in capsys.readouterr().err
+
+
+# ---- our side
+
+
+def test_every_op_that_exists_takes_part() -> None:
+    assert set(ours.PROBLEMS) == set(OPS)
+    assert {suite.op for suite in suites.SUITES.values()} <= set(OPS) | set(PLANNED)
+
+
+def test_our_side_offers_every_config() -> None:
+    shape = shapes.dense()[0]
+    offered = ours.configs("dense", shape)
+    assert set(offered) == set(gemm.CONFIGS) and len(set(map(str, offered))) == len(gemm.CONFIGS)
+    with pytest.raises(suites.Unserved, match="topk is not built yet"):
+        ours.configs("topk", shapes.topk()[0])
+    (launch,) = ours.launches("dense", shape, gemm.CONFIGS[5])
+    assert launch.grid == (64, 1, 1) and launch.block == (256, 1, 1)
 
 
 # ---- workers
