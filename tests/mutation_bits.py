@@ -317,8 +317,7 @@ class KnownBits:
         self.before[0], work = dict(self.contract.registers), [0]
         while work:
             at = work.pop()
-            given = dict(zip(self.steps[at].dwords, self.contract.results.get(at, ()), strict=False))
-            state = self._behind(self.steps[at], self.before[at] or {}, given)
+            state = self.behind(at)
             for each in self.after[at]:
                 known = self.before[each]
                 merged = state if known is None else {
@@ -328,8 +327,10 @@ class KnownBits:
                     self.before[each] = merged
                     work.append(each)
 
-    def _behind(self, step: _Step, state: State, given: State) -> State:
-        """A vector register has two entries: its active lanes, and, from _EVERY on, all of them."""
+    def behind(self, at: int) -> State:
+        """Behind an instruction. A vector register has two entries: its active lanes, and, from _EVERY on, all."""
+        step, state = self.steps[at], self.before[at] or {}
+        given = dict(zip(step.dwords, self.contract.results.get(at, ()), strict=False))
         new = dict.fromkeys(step.writes, ANY)
         new |= self._results(step, state) | given
         full = all(state.get(key, ANY).must == ONES for key in _EXEC)
@@ -440,7 +441,7 @@ class KnownBits:
         multiple = _multiple(step, state)
         if multiple > 1:
             # Whether a number is greater than a multiple of 8 does not depend on its own last three bits.
-            return made | {key: ONES & -multiple for key in _operand(step.sources[1]) or ()}
+            return made | dict.fromkeys(_operand(step.sources[1]) or (), ONES & -multiple)
         if given.get(_SCC) and _bitwise(step.access) is not None:
             # Whether the result is 0: all of its bits.
             given = dict.fromkeys(given, ONES) | {_SCC: 0}
@@ -518,6 +519,10 @@ class KnownBits:
             return True
         if set(wanted) - set(old.dwords):
             # SCC, or a carry, is asked for: of the same operation on what are the same values.
+            one, other = (self._results(step, state) for step in (old, new))
+            agree = all(_agree(one.get(key, ANY), other.get(key, ANY), ONES) for key in old.dwords)
+            if agree and _bitwise(old.access) and _bitwise(new.access):
+                return True
             return self._same_operation(old, new, state, dict.fromkeys(old.writes, ONES), scc=True)
         one, other = (self._results(step, state) for step in (old, new))
         if all(_agree(one.get(key, ANY), other.get(key, ANY), mask) for key, mask in wanted.items()):
@@ -563,7 +568,7 @@ class KnownBits:
         if names[0] != names[1]:
             unsigned = [re.sub("_i32", "_u32", re.sub(r"ashr(rev)?_i", r"lshr\1_b", name)) for name in names]
             signless = not scc and re.match(r"[sv]_(add|sub)_", names[0])
-            signed = re.match(r"[sv]_(cmp|min|max|mul_hi|lshr|ashr)", names[0])
+            signed = re.match(r"[sv]_(cmp|min|max|mul_hi|lshr|ashr|cvt_f32)", names[0])
             if unsigned[0] != unsigned[1] or not (signless or (signed and positive)):
                 return False
         if str(old.access.statement.modifiers) != str(new.access.statement.modifiers):
@@ -632,6 +637,11 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
     return Contract(arguments=arguments, registers=registers, results=results)
 
 
+def scalar(name: str) -> int:
+    """The key of a scalar register."""
+    return _SCALAR + int(name[1:])
+
+
 def _pointer(at: int, multiple: int) -> dict[int, Bits]:
     """A device's memory is below 2^47."""
     return {at: Bits(may=ONES & -multiple), at + 4: _below(2**15 - 1)}
@@ -648,8 +658,11 @@ def _peer_contract(subject: Subject, registers: State) -> Contract:
     rows = (2**32 - 1) // row_bytes(subject)
     registers[_SCALAR + 2] = _below(rows - 1)
     count = _below(rows)
+    # A norm's last argument is eps, which is not negative.
     pointers = (0x0, 0x10, 0x18, 0x28) if subject.family == "norm" else (0x0, 0x10, 0x20)
     arguments = dict.fromkeys((0x8, 0x20, 0x30) if subject.family == "norm" else (0x8, 0x18, 0x28, 0x2C), count)
+    if subject.family == "norm":
+        arguments[0x34] = _below(2**31 - 1)
     for at in pointers:
         arguments |= _pointer(at, 2)
     results: dict[int, tuple[Bits, ...]] = {}
@@ -671,7 +684,7 @@ def _peer_contract(subject: Subject, registers: State) -> Contract:
 
 
 @functools.lru_cache(maxsize=2)
-def _known_bits(subject: Subject, ranged: bool) -> KnownBits:
+def known_bits(subject: Subject, ranged: bool) -> KnownBits:
     after = Waits(subject.kernel).next
     return KnownBits(subject.kernel, subject.program, after, contract(subject, ranged=ranged))
 
@@ -680,4 +693,4 @@ def is_same(mutant: Mutant, *, ranged: bool) -> bool:
     """Whether the mutant is its kernel: for all inputs, or with `ranged` for those within the op's limits."""
     if mutant.after is None:
         return False
-    return _known_bits(mutant.subject, ranged).same(mutant.index, mutant.after)
+    return known_bits(mutant.subject, ranged).same(mutant.index, mutant.after)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from mutation import Mutant, Subject
-from mutation_bits import is_same
+from mutation_bits import ANY, is_same, known_bits, row_bytes, scalar
 from mutation_waits import Pair, Waits
 
 
@@ -102,7 +102,7 @@ def _wait_is_idle(mutant: Mutant) -> bool:
 
 def _near(mutant: Mutant, pattern: str, *, before: int = 0, behind: int = 0) -> bool:
     lines = mutant.subject.kernel.lines[max(mutant.index - before, 0) : mutant.index + behind + 1]
-    return re.search(pattern, "\n".join(line.text for line in lines)) is not None
+    return re.search(pattern, "\n".join(line.text for line in lines), re.MULTILINE) is not None
 
 
 def _last_round(mutant: Mutant) -> bool:
@@ -139,7 +139,63 @@ def _swapped_second(mutant: Mutant) -> bool:
 
 def _no_rows(mutant: Mutant) -> bool:
     rows = mutant.before.split()[2][:-1]
-    return _near(mutant, rf"s_cmp_gt_i32 {rows}, 0\ns_cselect_b32 (s\d+), \1, 0", behind=30)
+    return _near(mutant, rf"s_cmp_gt_i32 {rows}, 0\n(v_.*\n)*s_cselect_b32 (s\d+), \2, 0", behind=40)
+
+
+_STORING = re.compile(
+    r"s_or_b32 (s\d+), s\d+, s14\ns_lshl_b32 \1, \1, 1\ns_or_b32 \1, \1, s4\ns_and_b32 \1, \1, (?:15|7)\n"
+    r"s_or_b32 (?P<both>s\d+), \1, (?P<n>s\d+)\n"
+)
+
+
+def _chooses_how_to_store(mutant: Mutant) -> bool:
+    texts = "\n".join(line.text for line in mutant.subject.kernel.lines)
+    found, after = _STORING.search(texts), mutant.after or ""
+    at = mutant.index - texts[: found.start()].count("\n") if found else -1
+    if found is None or at not in range(5):
+        return False
+    if at == 4:
+        return after == f"s_or_b32 {found['both']}, {found['n']}, {found['n']}"
+    return re.fullmatch(rf"s_(and|or|xor|andn2|lsh[lr])_b32 {found[1]}, .*", after) is not None
+
+
+def _spilled_pair(mutant: Mutant) -> bool:
+    one, _, other = (line.text for line in mutant.subject.kernel.lines[mutant.index - 1 : mutant.index + 2])
+    pair = re.fullmatch(r"v_writelane_b32 (v\d+), s(\d+), (\d+)", one)
+    next_half = pair and f"v_writelane_b32 {pair[1]}, s{int(pair[2]) + 1}, {int(pair[3]) + 1}"
+    made = pair and rf"s_\w+_b64 s\[{pair[2]}:{int(pair[2]) + 1}\], .*\nv_writelane_b32"
+    return bool(pair) and other == next_half and _near(mutant, f"{made}", before=2)
+
+
+def _nothing_beyond(mutant: Mutant) -> bool:
+    """Whether the number is nothing but the records of descriptors, and beyond it no buffer has a byte."""
+    register, number = re.findall(r"s_mov_b32 (s\d+), (-\d+)", mutant.after or "")[0]
+    uses = []
+    # These kernels have no loops.
+    for step in known_bits(mutant.subject, True).steps[mutant.index + 1 :]:
+        uses += [step.text] if re.search(rf"\b{register}\b", step.text) else []
+        if scalar(register) in step.writes:
+            break
+    copied = all(re.fullmatch(rf"s_mov_b32 s\d+, {register}", text) for text in uses if f" {register}, " not in text)
+    descriptor = f"s_mov_b32 s{int(register[1:]) + 1}, 0x27000"
+    left = 2**32 % row_bytes(mutant.subject) or row_bytes(mutant.subject)
+    return copied and -int(number) <= left and _near(mutant, descriptor, before=3, behind=3)
+
+
+def _is_index(mutant: Mutant) -> bool:
+    """A column: its bits that the shift leaves are 0."""
+    source, by = mutant.before.split(", ")[2], int((mutant.after or "").split(", ")[1], 0)
+    bits = known_bits(mutant.subject, True)
+    texts = [step.text for step in bits.steps[: mutant.index]]
+    made = max((at for at, text in enumerate(texts) if re.match(rf"[vdb]\w+ {source}, ", text)), default=0)
+    return texts[made].startswith("v_not_b32") and bits.behind(made).get(int(source[1:]), ANY).may >> by == 0
+
+
+def _beyond_the_waves(mutant: Mutant) -> bool:
+    """Of the scan over four waves the steps of 4 lanes and more: the third to the sixth."""
+    lines = [line.text for line in mutant.subject.kernel.lines[max(mutant.index - 30, 0) : mutant.index]]
+    start = max((at for at, text in enumerate(lines) if re.match(r"v_cmp_gt_u32_e64 \S+ 4, v", text)), default=99)
+    return sum(text.startswith("ds_bpermute_b32") for text in lines[start:]) in range(2, 6)
 
 
 def _outside_row(mutant: Mutant) -> bool:
@@ -245,15 +301,70 @@ EQUIVALENTS = (
         proof="It chooses between the two keys that it compares: where they are equal either is the same",
     ),
     Equivalent(
-        family="topk", change=r"v_bitop3_b32 .* bitop3:0x6c -> .*", holds=_only_bit_31,
+        family="topk", change=r"v_bitop3_b32 (.*) bitop3:0x6c -> v_bitop3_b32 \1 bitop3:\S+", holds=_only_bit_31,
         proof="Rows a=0 b=1 c=0 and a=1 b=0 c=0 of the truth table. The mask c is 0 in bit 31 alone, where a, the sign "
         "of b, equals b: neither row is asked",
     ),
     Equivalent(
-        family="topk", change=r"v_readlane_b32 (s\d*[13579]), (v\d+), \d+ -> v_readlane_b32 \1, \2, \d+",
-        holds=lambda mutant: _near(mutant, r"s_and_b64 s\[2:3\], s\[2:3\], exec", behind=3),
-        proof="The upper half of a mask of which only the AND with exec is asked; one lane, the workgroup's first, is "
-        "active there: exec's upper half is 0",
+        family="gemm", change=r"s_(?:or|lshl|and)_b32 (s\d+), .*", holds=_chooses_how_to_store,
+        proof="Whether C's address and strides are in whole 16 bytes chooses between two ways of storing; N's part of "
+        "the choice stays. Either way is right for every address: one stores elements, and vectors may lie anywhere in "
+        "the mode that Linux sets (unaligned)",
+    ),
+    Equivalent(
+        family="norm topk",
+        change=r"v_cmp_eq_u32_e64 (\S+), 0, (v\d+) -> v_cmp_(ne_u32_e64 \1, 0|eq_u32_e64 \1, (\d|[1-5]\d|6[0-3])), \2",
+        holds=lambda mutant: _near(mutant, rf"v_and_b32_e32 {mutant.before.split()[-1]}, 63, v0", before=mutant.index)
+        and _near(mutant, r"ds_swizzle_b32 \S+ \S+ offset:swizzle\(SWAP,1\)", before=mutant.index),
+        proof="Which of a wave's lanes stores: behind the exchange over all six distances each holds the same, as two "
+        "partners add, or merge, the same two",
+    ),
+    Equivalent(
+        family="norm topk", change=r"s_mov_b32 s\d+, -1 -> s_mov_b32 s\d+, -\d+", holds=_nothing_beyond,
+        proof="The bytes that a descriptor reaches: PyTorch admits less than 2^32 bytes, of whole rows, which end so "
+        "far before 2^32",
+    ),
+    Equivalent(
+        family="topk", change=r"s_nop 1 -> \(dropped\)", holds=_spilled_pair,
+        proof="Between the two halves of a pair that is spilled: a scalar instruction made it, and no rule asks wait "
+        "states between that, or one writelane, and another. LLVM counts the first as one that makes the pair",
+    ),
+    Equivalent(
+        family="topk", change=r"s_cselect_b64 (s\[\d+:\d+\]), -1, 0 -> s_cselect_b64 \1, -1, (1|-1)",
+        holds=lambda mutant: _near(mutant, r"s_cmp_ge_i32 s\d+, s\d+\n(v_.*\n)*\Z.*", before=3)
+        and _near(mutant, r"\As_cselect_b64 (\S+), -1, 0\n(v_.*\n)*s_and_b64 \S+, \S+, \1\n", behind=5),
+        proof="Says of a bin that the k-th greatest lies in it although it lies below. A later bin then is the one, as "
+        "all together hold k and more, and what it chooses overwrites what this one chose",
+    ),
+    Equivalent(
+        family="topk",
+        change=r"(?:v_cmp_gt_i32_e32 vcc,|s_cmp_lt_i32) (\S+), (\S+) -> (?:v_cmp_ge_i32_e32 vcc,|s_cmp_le_i32) \1, \2",
+        holds=lambda mutant: _near(
+            mutant,
+            rf"(v_cmp_le_i32_e64 \S+|s_cmp_ge_i32) {re.escape(' '.join(mutant.before.split()[-2:]))}$",
+            before=4, behind=4,
+        ),
+        proof="Where the counts down to a bin are all that is left of k, the next bin is chosen, with none left: the "
+        "threshold lies below the k greatest, and none of the elements that equal it is taken",
+    ),
+    Equivalent(
+        family="topk", change=r"v_ashrrev_i32_e32 (v\d+), 31, (v\d+) -> v_(ashrrev_i32|lshrrev_b32)_e32 \1, \d+, \2",
+        holds=_is_index, proof="The high word of an index, which is below n",
+    ),
+    Equivalent(
+        family="norm topk", change=r"v_cmp_eq_u32_(e\d+ \S+) (v\d+), (v\d+) -> v_cmp_(le|ge)_u32_\1 \2, \3",
+        holds=lambda mutant: _near(
+            mutant, rf"v_permlane(16|32)_swap_b32_e32 {mutant.before.split()[2][:-1]}, v\d+\n", before=80
+        ),
+        proof="Which of the two registers of a swap holds the other half's value. In the lower half the first holds "
+        "the own: all three are true. Only the upper half changes, and lane 0, of which alone the result is asked, has "
+        "later partners below",
+    ),
+    Equivalent(
+        family="topk", change=r"ds_bpermute_b32 (v\d+), v\d+, (v\d+) -> ds_bpermute_b32 \1, v\d+, \2( offset:\d+)?",
+        holds=_beyond_the_waves,
+        proof="The scan over the sums of four waves: the four lanes whose results are stored take nothing from lanes "
+        "that are 4 and more before them",
     ),
 )  # fmt: skip
 
