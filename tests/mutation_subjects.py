@@ -286,7 +286,7 @@ NORMS = [
 ]
 REGISTER = [(1024, 2), (1024, 8), (2048, 4)]
 RADIX = [(8192, 64)]
-CONTENTS = ("normal", "ties", "special")
+CONTENTS = ("normal", "ties", "special", "sorted")
 
 _Made = tuple[_Recorded, Launch]
 
@@ -351,6 +351,11 @@ def _rows(n: int, content: str) -> torch.Tensor:
     x = torch.randn(3, n, generator=torch.Generator().manual_seed(n))
     if content == "ties":
         return (x * 8).round() / 8
+    if content == "sorted":
+        # So that in every step of the last sort the first key is exchanged in one of them, which other waves read too.
+        x = x.sort(dim=1, descending=True).values
+        x[1] = x[1].flip(0)
+        x[2] = x[2].view(-1, 2).flip(1).reshape(-1)
     if content == "special":
         places = torch.randperm(n, generator=torch.Generator().manual_seed(1))[:40]
         x[0, places[:20]], x[0, places[20:]] = float("inf"), -0.0

@@ -24,7 +24,7 @@ from mutation_waits import Waits, use_of
 from inductor_flydsl import config
 
 # The last seed that was drawn afresh; docs/hazards.md has those before it.
-SEED = 4
+SEED = 5
 # Mutants per kernel and kind.
 NUMBER = {"gemm": 2, "norm": 4, "topk": 6}
 SMALL = "gemm_bf16_bf16_k_k_32x64x64"
