@@ -418,6 +418,21 @@ class KnownBits:
                 incoming[at] = kept
                 work += before[at]
 
+    def lds_address(self, at: int) -> str:
+        """The register that addresses an LDS instruction."""
+        return self.steps[at].operands[1 if "_read" in self.steps[at].text.partition(" ")[0] else 0]
+
+    def lds_bytes(self, at: int) -> tuple[int, int]:
+        """The first byte that an LDS instruction may address, and the one behind the last."""
+        found = re.match(r"ds_(?:read|write|add)(2?)(st64)?_[bu](\d+) ", self.steps[at].text)
+        if found is None:
+            return 0, ONES
+        address, size = _read(self.lds_address(at), self.before[at] or {}), int(found[3]) // 8
+        unit = size * (64 if found[2] else 1) if found[1] else 1
+        given = {name: int(number) for name, number in re.findall(r"(offset[01]?):(\d+)", self.steps[at].text)}
+        offsets = [unit * given.get(name, 0) for name in (("offset0", "offset1") if found[1] else ("offset",))]
+        return address.must + min(offsets), address.most + max(offsets) + size
+
     def needs(self, step: _Step, state: State, wanted: dict[int, int]) -> dict[int, int]:
         """The bits that an instruction asks for of what it reads, where `wanted` is asked of what it gives."""
         if step.text.startswith("buffer_store_short"):
@@ -637,9 +652,9 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
     return Contract(arguments=arguments, registers=registers, results=results)
 
 
-def scalar(name: str) -> int:
-    """The key of a scalar register."""
-    return _SCALAR + int(name[1:])
+def register(name: str) -> int:
+    """The key of one register."""
+    return _SCALAR + 106 if name == "vcc_lo" else _SCALAR * (name[0] == "s") + int(name[1:])
 
 
 def _pointer(at: int, multiple: int) -> dict[int, Bits]:

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from mutation import Mutant, Subject
-from mutation_bits import ANY, is_same, known_bits, row_bytes, scalar
+from mutation_bits import ANY, KnownBits, is_same, known_bits, register, row_bytes
 from mutation_waits import Pair, Waits
 
 
@@ -29,72 +29,70 @@ class Equivalent:
         return mutant.subject.family in self.family and bool(re.fullmatch(self.change, change)) and self.holds(mutant)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NotNeeded:
-    """Waits (`what` s_waitcnt) or barriers of which every pair that might meet in LDS matches `pairs`."""
-
-    subject: str
-    what: str
-    pairs: str
-    argument: str
-
-
-NOT_NEEDED = (
-    NotNeeded(
-        subject="topk radix", what="s_barrier|s_waitcnt", pairs=r"ds_write_b96 .* -> ds_write_b32 v\d+, v\d+",
-        argument="The prefix, its mask and the remaining k lie behind the histogram, which alone is written before the "
-        "next wait and barrier",
-    ),
-    NotNeeded(
-        subject="topk radix", what="s_barrier|s_waitcnt", pairs=r"ds_read_b32 .* -> ds_write(2st64)?_b32 .*",
-        argument="Closes a scan. Up to the next barrier only values and indices are written, which lie elsewhere, and "
-        "by each wave its own slot of the scan, which nobody but that wave reads behind the scan's second barrier; the "
-        "total is written again behind the next barrier",
-    ),
-    NotNeeded(
-        subject="topk radix 8192 64", what="s_barrier|s_waitcnt",
-        pairs=r"ds_(read|write)_b64 .* -> ds_(read|write)_b64 .*",
-        argument="64 keys are sorted, all of them by wave 0, whose LDS instructions are in order. The other waves read "
-        "key 0 and use nothing of it",
-    ),
-)  # fmt: skip
-
-
 @functools.cache
 def waits_of(name: str, executed: bool, subject: Subject) -> Waits:
     """The analysis of a kernel: of all its paths, or of those that its launches take."""
     return Waits(subject.kernel, subject.executions if executed else ())
 
 
-def not_needed(subject: Subject, index: int, pairs: list[Pair]) -> str | None:
-    """Why this wait or barrier is not needed although the analysis names `pairs`."""
-    lines = subject.kernel.lines
-    what = lines[index].text.split()[0]
-    if pairs and all(pair.kind == "full" for pair in pairs):
-        return (
-            "More than 15 LDS instructions are outstanding, which the counter does not hold: issue has waited (assumed)"
-        )
-    for entry in NOT_NEEDED:
-        texts = [f"{lines[pair.producer].text} -> {lines[pair.consumer].text}" for pair in pairs]
-        meant = subject.name.startswith(entry.subject) and re.fullmatch(entry.what, what) is not None
-        in_lds = bool(pairs) and all(pair.kind == "lds" for pair in pairs)
-        if meant and in_lds and all(re.fullmatch(entry.pairs, text) for text in texts):
-            return entry.argument
-    return None
+# Behind so many younger LDS instructions the counter holds no more: issue has waited (assumed).
+FULL = "more than 15 LDS instructions are outstanding, which the counter does not hold: issue has waited (assumed)"
+APART = "what might meet in LDS does not: the bytes that they can address are apart, or they are the same wave's"
+
+
+def not_needed(subject: Subject, pairs: list[Pair]) -> str | None:
+    """Why a wait or barrier is not needed although the analysis names `pairs`; None if that is not known."""
+    if all(pair.kind == "full" for pair in pairs):
+        return FULL
+    return None if any(_meets(subject, pair) for pair in pairs) else APART
+
+
+def _meets(subject: Subject, pair: Pair) -> bool:
+    """False where a pair of LDS accesses is of bytes that are apart, of the first wave alone, or of each wave's own."""
+    if pair.kind != "lds":
+        return pair.kind == "register"
+    bits, both = known_bits(subject, True), (pair.producer, pair.consumer)
+    (first, first_end), (second, second_end) = (bits.lds_bytes(at) for at in both)
+    if first_end <= second or second_end <= first:
+        return False
+    if not all(bits.steps[at].text.startswith("ds_") for at in both):
+        return True
+    return not all(_first_wave_alone(bits, at) for at in both) and not all(_derived(bits, at, bits.lds_address(at)) == "v0 >> 6 << 2" for at in both)
+
+
+def _derived(bits: KnownBits, at: int, name: str) -> str:
+    """How the instruction before made the register: moves and shifts of another, as far as they go."""
+    made = max((n for n in range(at) if register(name) in bits.steps[n].writes), default=-1)
+    found = re.fullmatch(
+        r"(?:v_mov_b32_e32|v_readfirstlane_b32) \w+, ([vs]\d+)|s_lshl_b32 \w+, ([vs]\d+), (\d+)"
+        r"|v_lshrrev_b32_e32 \w+, (\d+), ([vs]\d+)", bits.steps[made].text,
+    )  # fmt: skip
+    if made < 0 or found is None:
+        return name
+    source = _derived(bits, made, found[1] or found[2] or found[5])
+    return source + (f" << {found[3]}" if found[3] else f" >> {found[4]}" if found[4] else "")
+
+
+def _first_wave_alone(bits: KnownBits, at: int) -> bool:
+    """Whether only threads below 64 execute it: it stands behind a mask of them that nothing has opened since."""
+    texts = [step.text for step in bits.steps[:at]]
+    opened = max((n for n, text in enumerate(texts) if text.startswith("s_or_b64 exec")), default=0)
+    masks = [n for n, text in enumerate(texts) if n > opened and re.fullmatch(r"s_and_saveexec_b64 \S+, vcc", text)]
+    compared = max((n for n in range(min(masks, default=0)) if register("vcc_lo") in bits.steps[n].writes), default=0)
+    return bool(masks) and texts[compared] == "v_cmp_gt_u32_e32 vcc, 64, v0" and _derived(bits, compared, "v0") == "v0"
 
 
 # ---- what the proofs rest on
 
 
 def _wait_is_idle(mutant: Mutant) -> bool:
-    # The arguments in prose of NOT_NEEDED are for waits that the hazard mode was asked about, one by one.
     subject, index = mutant.subject, mutant.index
     waits = waits_of(subject.name, True, subject)
     if mutant.before == "s_barrier":
-        return not waits.needs_barrier(index)
+        return not any(_meets(subject, pair) for pair in waits.needs_barrier(index))
     new = {name: int(count) for name, count in re.findall(r"(\w+)\((\d+)\)", mutant.after or "")}
-    return all(
-        pair.kind == "full"
+    return not any(
+        _meets(subject, pair)
         for counter in waits.uses[index].counts
         for pair in waits.needs_wait(index, counter, new.get(counter, 99))
     )
@@ -169,15 +167,15 @@ def _spilled_pair(mutant: Mutant) -> bool:
 
 def _nothing_beyond(mutant: Mutant) -> bool:
     """Whether the number is nothing but the records of descriptors, and beyond it no buffer has a byte."""
-    register, number = re.findall(r"s_mov_b32 (s\d+), (-\d+)", mutant.after or "")[0]
+    name, number = re.findall(r"s_mov_b32 (s\d+), (-\d+)", mutant.after or "")[0]
     uses = []
     # These kernels have no loops.
     for step in known_bits(mutant.subject, True).steps[mutant.index + 1 :]:
-        uses += [step.text] if re.search(rf"\b{register}\b", step.text) else []
-        if scalar(register) in step.writes:
+        uses += [step.text] if re.search(rf"\b{name}\b", step.text) else []
+        if register(name) in step.writes:
             break
-    copied = all(re.fullmatch(rf"s_mov_b32 s\d+, {register}", text) for text in uses if f" {register}, " not in text)
-    descriptor = f"s_mov_b32 s{int(register[1:]) + 1}, 0x27000"
+    copied = all(re.fullmatch(rf"s_mov_b32 s\d+, {name}", text) for text in uses if f" {name}, " not in text)
+    descriptor = f"s_mov_b32 s{int(name[1:]) + 1}, 0x27000"
     left = 2**32 % row_bytes(mutant.subject) or row_bytes(mutant.subject)
     return copied and -int(number) <= left and _near(mutant, descriptor, before=3, behind=3)
 
