@@ -57,7 +57,9 @@ def _meets(subject: Subject, pair: Pair) -> bool:
         return False
     if not all(bits.steps[at].text.startswith("ds_") for at in both):
         return True
-    return not all(_first_wave_alone(bits, at) for at in both) and not all(_derived(bits, at, bits.lds_address(at)) == "v0 >> 6 << 2" for at in both)
+    return not all(_first_wave_alone(bits, at) for at in both) and not all(
+        _derived(bits, at, bits.lds_address(at)) == "v0 >> 6 << 2" for at in both
+    )
 
 
 def _derived(bits: KnownBits, at: int, name: str) -> str:
@@ -182,7 +184,7 @@ def _nothing_beyond(mutant: Mutant) -> bool:
 
 def _is_index(mutant: Mutant) -> bool:
     """A column: its bits that the shift leaves are 0."""
-    source, by = mutant.before.split(", ")[2], int((mutant.after or "").split(", ")[1], 0)
+    source, by = mutant.before.split(", ")[2], int((mutant.after or "").split(", ")[1], 0) % 32
     bits = known_bits(mutant.subject, True)
     texts = [step.text for step in bits.steps[: mutant.index]]
     made = max((at for at, text in enumerate(texts) if re.match(rf"[vdb]\w+ {source}, ", text)), default=0)
