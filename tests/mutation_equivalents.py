@@ -268,31 +268,11 @@ EQUIVALENTS = (
         "(CDNA3 ISA, buffer resource descriptor)",
     ),
     Equivalent(
-        family="norm", change=r"v_add_f32_e32 (.*) -> v_sub_f32_e32 \1",
-        holds=lambda mutant: _near(mutant, r"v_cmp_gt_u32_e32 vcc, 4, (.*\n)*?v_permlane(32|16)_swap", before=22)
-        and not _near(mutant, r"ds_swizzle", before=3),
-        proof="The sum over waves: lanes from 4 on hold 0, so that lane 0, of which alone the sum is asked, subtracts "
-        "0 from itself; its partners in later steps lie in its own half and do so too",
-    ),
-    Equivalent(
-        family="norm", change=r"v_cndmask_b32_e32 (v\d+), \1, (v\d+), vcc -> v_cndmask_b32_e32 \1, \2, \2, vcc",
-        holds=lambda mutant: _near(mutant, r"v_permlane(16|32)_swap_b32_e32 {}, {}\n".format(
-            *re.findall(r"v\d+", mutant.before)[::2]), before=4),
-        proof="The swap leaves the other half's value in the second register of the lower half and the own one in that "
-        "of the upper: only the upper half changes, and lane 0, of which alone the sum is asked, has later partners "
-        "below",
-    ),
-    Equivalent(
         family="norm", change=r"v_mov_b32_e32 (v\d+), v\d+ -> v_mov_b32_e32 \1, v\d+",
         holds=_swapped_second,
         proof="The second register of the swap: of what it held before, the lower half goes to the upper half of the "
         "first, and its own upper half stays. Only the upper half changes, and lane 0, of which alone the sum is "
         "asked, has later partners below",
-    ),
-    Equivalent(
-        family="norm topk", change=r"s_and_b32 (s\d+, s\d+), 0xffff -> s_and_b32 \1, 0x7fff",
-        holds=lambda mutant: _near(mutant, r"s_load_dword", before=60),
-        proof="The upper half of a descriptor's base address: bit 47 of an address in user memory is 0",
     ),
     Equivalent(
         family="topk", change=r"v_cmp_(gt|lt)_i64_e64 (.*) -> v_cmp_(ge|le)_i64_e64 \2",
