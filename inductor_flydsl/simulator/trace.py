@@ -151,9 +151,9 @@ def _kind(record: Access) -> int:
 def _skipped(records: Sequence[Access], targets: Sequence[int]) -> bytes:
     """A byte per instruction: 1 for vector arithmetic whose result neither control nor an address depends on.
 
-    Scalar instructions always run, and what writes scalars (compares, readfirstlane). What they read, and the addresses
-    of every access, are followed back to what made them. A write ends the search for earlier ones only where all lanes
-    are surely active; else both count. Where loaded values matter, what is stored matters too.
+    Scalar instructions always run. What they read, and the addresses of every access, are followed back to what made
+    them. A write ends the search for earlier ones where all lanes are
+    surely active, or where what reads it does so under the same mask; else both count. Where loaded values matter, what is stored matters too.
     """
     if any(record.statement.mnemonic.startswith(("s_setpc", "s_swappc", "s_call")) for record in records):
         return bytes(len(records))
@@ -165,12 +165,14 @@ def _skipped(records: Sequence[Access], targets: Sequence[int]) -> bytes:
             break
         stores_matter = True
     return bytes(
-        record.row.kind in ("valu", "mfma") and not record.writes.scalar and not needed
+        record.row.kind in ("valu", "mfma") and not needed
         for record, needed in zip(records, wanted, strict=True)
     )
 
 
 _MEMORY = frozenset({"vmem", "lds"})
+# Where scalars stand in a set of registers, behind all vector rows.
+_SCALARS = 512
 
 
 def _address_registers(record: Access) -> int:
@@ -184,6 +186,25 @@ def _address_registers(record: Access) -> int:
     bits = 0
     for position in range(len(record.row.operands)):
         bits |= 0 if position == data else _vector(record, position)
+    return bits
+
+
+def _keeps(record: Access) -> bool:
+    """Whether a part of the destination may stay what it was."""
+    name = record.statement.mnemonic
+    kept = ("v_writelane", "s_cmov", "s_bitset", "s_addk", "s_mulk")
+    return name.startswith(kept) or record.statement.encoding == "dpp" or bool(record.row.inner)
+
+
+def _sources(record: Access, after: int) -> int:
+    """The vector registers that the wanted rows of an arithmetic result depend on."""
+    if not record.halves or _keeps(record):
+        return record.reads.vector
+    lower = record.writes.vector & -record.writes.vector
+    carry = after & (record.writes.scalar << _SCALARS)
+    bits = record.lower.vector if after & lower else 0
+    if carry or after & (record.writes.vector ^ lower):
+        bits |= record.lower.vector | record.upper.vector
     return bits
 
 
@@ -249,36 +270,41 @@ def _needed(
     live: list[int] = [0] * (count + 1)
     needed = [False] * count
     loads_matter = False
+    exec_bits = 3 << access.EXEC[0]
+    joins = {target for target in targets if target >= 0}
+    # Rows of a loop come again: to the fixed point.
     changed = True
     while changed:
         changed = False
+        # What is wanted further on, and what is wanted under the mask of lanes that holds here.
+        later = here = 0
         for at in range(count - 1, -1, -1):
             record = records[at]
             name = record.statement.mnemonic
-            after = 0 if name in ("s_branch", "s_endpgm") else live[at + 1]
-            if targets[at] >= 0 and name.startswith(("s_branch", "s_cbranch")):
-                after |= live[targets[at]]
-            written = record.writes.vector
-            wanted = bool(written & after)
-            before = after
+            branches = name.startswith(("s_branch", "s_cbranch", "s_endpgm"))
+            if branches or at + 1 in joins or record.writes.scalar & exec_bits:
+                later = 0 if name in ("s_branch", "s_endpgm") else live[at + 1]
+                later |= live[targets[at]] if branches and targets[at] >= 0 and name != "s_endpgm" else 0
+                here = 0
+            written = record.writes.vector | record.writes.scalar << _SCALARS
+            wanted = bool(written & (later | here))
+            after = later | here
+            if not _keeps(record):
+                # Scalars have no lanes: a write is always the end of what was there.
+                scalars = record.writes.scalar << _SCALARS
+                later &= ~(scalars | (record.writes.vector if full[at] else 0))
+                here &= ~(scalars | record.writes.vector)
+            here |= record.reads.scalar << _SCALARS
             if record.row.kind in _MEMORY:
                 loads_matter |= wanted
-                store = record.effect in (access.STORE, access.LDS_WRITE)
-                if full[at] and not store:
-                    before &= ~written
-                before |= record.reads.vector if stores_matter else _address_registers(record)
-                if wanted:
-                    before |= record.reads.vector
-            elif record.writes.scalar or record.row.kind not in ("valu", "mfma"):
-                before |= record.reads.vector
+                everything = stores_matter or wanted
+                here |= record.reads.vector if everything else _address_registers(record)
+            elif record.row.kind not in ("valu", "mfma"):
+                here |= record.reads.vector
             elif wanted:
-                if full[at]:
-                    before &= ~written
-                before |= record.reads.vector
-            elif written and full[at]:
-                before &= ~written
+                here |= _sources(record, after)
             needed[at] = wanted
-            if before != live[at]:
-                live[at] = before
+            if later | here != live[at]:
+                live[at] = later | here
                 changed = True
     return needed, loads_matter

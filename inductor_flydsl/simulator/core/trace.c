@@ -14,6 +14,7 @@ enum { L1_LINES = 256 };
 typedef struct {
     u64 line; /* + 1; 0: free */
     u64 taken;
+    bool stored;
 } Touched;
 
 typedef struct {
@@ -82,22 +83,30 @@ static void touch(Wave *wave, u64 line, int what) {
     Touched *entry = find(tracer, line);
     if (!entry) return;
     Step *step = &tracer->current;
-    if (!entry->line) {
+    bool store = what == TOUCH_STORE || what == TOUCH_PRIVATE_STORE;
+    bool known = entry->line;
+    if (!known) {
         entry->line = line + 1;
         ++tracer->used;
+    }
+    /* What was only read has still to be written: once a line. */
+    if (what == TOUCH_STORE && !entry->stored) {
+        entry->stored = true;
+        if (!known) entry->taken = ++tracer->taken;
+        if (step->fresh < 255) ++step->fresh;
+        ++tracer->summary->stored;
+        return;
+    }
+    if (!known) {
         entry->taken = ++tracer->taken;
         if (what >= TOUCH_PRIVATE_LOAD) {
             if (step->again < 255) ++step->again;
             return;
         }
         if (step->fresh < 255) ++step->fresh;
-        if (what == TOUCH_STORE) {
-            ++tracer->summary->stored;
-        } else {
-            ++tracer->summary->loaded;
-            ++tracer->loaded[wave->id];
-            if (recording->record_lines) keep_line(recording, line);
-        }
+        ++tracer->summary->loaded;
+        ++tracer->loaded[wave->id];
+        if (recording->record_lines) keep_line(recording, line);
         return;
     }
     if (entry->taken == HELD) {
@@ -107,7 +116,6 @@ static void touch(Wave *wave, u64 line, int what) {
     }
     u64 between = tracer->taken - entry->taken;
     /* Stores go through to L2: the L1 never saves them the way. */
-    bool store = what == TOUCH_STORE || what == TOUCH_PRIVATE_STORE;
     if (between < L1_LINES && !store) return;
     if (step->again < 255) ++step->again;
     u8 distance = (u8)(63 - __builtin_clzll(between | 1));
