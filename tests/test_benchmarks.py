@@ -76,6 +76,7 @@ def test_the_work_of_a_shape() -> None:
     eight, four = work("mxfp", 0), work("mxfp", 17)
     assert (eight.dtype, four.dtype, eight.flops) == ("8_bit", "4_bit", four.flops)
     assert eight.nbytes - four.nbytes == (32 + 4096) * 4096 / 2
+    assert eight.nbytes == (32 + 4096) * (4096 + 4096 / 32) + 32 * 4096 * 2
     # Groups without rows read no part of B: 5 of 8 have some.
     assert work("grouped", 20).nbytes == 2.0 * (4608 * 4096 + 5 * 4096**2 + 4608 * 4096)
     assert work("rms_norm", 0).nbytes == 2 * 8192 * 4096 * 2 + 4096 * 2 + 8192 * 4
@@ -222,6 +223,13 @@ def test_a_candidate_that_fails_is_told_and_the_others_count(stand_in: StandIn) 
     assert f"losses, modelled: 1 of 2: {ROWS[1]}" in text and "nothing was measured" in text
 
 
+def test_a_row_that_the_peer_does_not_serve_falls_short(stand_in: StandIn) -> None:
+    del stand_in.times["pytorch", ROWS[0], "x"]
+    row = report()["rows"][0]
+    assert (row["peer_us"], row["ours_us"], row["ok"]) == (None, 10, False)
+    assert row["reason"] == "peer: pytorch has nothing"
+
+
 def test_an_interrupted_run_goes_on(stand_in: StandIn) -> None:
     cut = ("pytorch", ROWS[1], "x")
     stand_in.times[cut] = KeyboardInterrupt()
@@ -241,8 +249,11 @@ def test_an_interrupted_run_goes_on(stand_in: StandIn) -> None:
 def test_what_ends_the_life_of_a_result(stand_in: StandIn) -> None:
     report()
     stand_in.modelled.clear()
-    report(fresh=True)
+    stand_in.times["ours", ROWS[0], "b"] = 16.0
+    assert report(fresh=True)["rows"][0]["ours_us"] == 14
     assert len(stand_in.modelled) == 7
+    # Of two results the later one counts.
+    assert report()["rows"][0]["ours_us"] == 14 and len(stand_in.modelled) == 7
     for change in ("model_hash", "code"):
         stand_in.modelled.clear()
         setattr(stand_in, change, f"{change}-2")
