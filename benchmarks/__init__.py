@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import Any
 
-# What the command line says of them. Suites of modelled times are in suites.py; each host suite is a module with run().
+# What the command line says of them. Suites of modelled times are in suites.py; each host suite is a module with
+# run(); `model` is model.py.
 MODELLED_SUITES = {
     "dense": "GEMM in bf16: 15 shapes",
     "mxfp": "MXFP8 and MXFP4 GEMM: 17 shapes each",

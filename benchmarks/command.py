@@ -26,6 +26,9 @@ def add(commands: Any) -> None:
         suite.add_argument("--workers", metavar="N", type=int, help="processes (config.compile_workers)")
         suite.add_argument("--fresh", action="store_true", help="use no results of earlier runs")
         suite.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    model = suites.add_parser("model", help="the timing model against every published time of PyTorch's kernels")
+    model.add_argument("--workers", metavar="N", type=int, help="processes (config.compile_workers)")
+    model.add_argument("--json", action="store_true", help="print JSON instead of a table")
     for name, words in HOST_SUITES.items():
         suites.add_parser(name, help=words).add_argument("--json", action="store_true", help="JSON instead of lines")
     compare = suites.add_parser("compare", help="two files of --json: what became faster; refused across models")
@@ -42,6 +45,8 @@ def run(chosen: argparse.Namespace) -> int:
 
     if problem := flydsl_problem():
         return _stop(str(problem), 1)
+    if chosen.suite == "model":
+        return _model(chosen)
     return _modelled(chosen) if chosen.suite in MODELLED_SUITES else _host(chosen)
 
 
@@ -75,6 +80,21 @@ def _modelled(chosen: argparse.Namespace) -> int:
         return _stop(str(error), 2)
     _print(report, summary.lines, as_json=chosen.json)
     return 0 if all(row["ok"] for row in report["rows"]) else 1
+
+
+def _model(chosen: argparse.Namespace) -> int:
+    from inductor_flydsl import config
+    from inductor_flydsl.benchmarks import model
+    from inductor_flydsl.benchmarks.peers import PeerMissing
+
+    if chosen.workers is not None and chosen.workers < 1:
+        return _stop(f"--workers {chosen.workers} is not a whole number above 0", 2)
+    try:
+        report = model.run(workers=chosen.workers or config.compile_workers)
+    except PeerMissing as error:
+        return _stop(str(error), 1)
+    _print(report, model.lines, as_json=chosen.json)
+    return 0 if report["ok"] else 1
 
 
 def _compare(chosen: argparse.Namespace) -> int:

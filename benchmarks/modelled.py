@@ -35,19 +35,23 @@ class Task:
     config: Any
     shapes: tuple[Shape, ...]
     store_folder: str
+    code: str
 
 
 def work(task: Task) -> Iterator[tuple[Shape, Time]]:
     """The modelled time of each shape, in order; a reason in its place where something fails."""
     from inductor_flydsl import config
+    from inductor_flydsl.benchmarks.studies import studied
     from inductor_flydsl.simulator import timing
 
     suite = SUITES[task.suite]
     with config.patch(store_dir=task.store_folder):  # type: ignore[attr-defined]
         for shape in task.shapes:
             try:
-                launches = side(task.side).launches(task.suite, shape, task.config)
-                found = timing.modelled(launches, harness=suite.harness, ragged=suite.ragged)
+                studies = studied(
+                    task.suite, task.side, shape, task.config, folder=Path(task.store_folder), code=task.code
+                )
+                found = timing.evaluated(studies, harness=suite.harness, machine=timing.Machine())
             except Exception as error:
                 # A candidate that fails is a result: it is told, and the others go on.
                 yield shape, Time(reason=f"{type(error).__name__}: {_first_line(error)}")
@@ -185,7 +189,14 @@ def _times(
                 else:
                     wanted.setdefault(config, []).append(shape)
         tasks += [
-            Task(suite=suite.name, side=name, config=config, shapes=tuple(each), store_folder=str(folder))
+            Task(
+                suite=suite.name,
+                side=name,
+                config=config,
+                shapes=tuple(each),
+                store_folder=str(folder),
+                code=codes[name],
+            )
             for config, each in wanted.items()
         ]
 

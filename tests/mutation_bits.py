@@ -22,8 +22,8 @@ from inductor_flydsl.simulator.assembly import Kernel, Line
 from inductor_flydsl.simulator.program import Program
 
 ONES = 2**32 - 1
-# Keys of registers: vector rows are below.
-_SCALAR, _SCC = 1000, 2000
+# Keys of registers: vector rows are below; the lanes of vector registers that hold spilled scalars begin at _LANE.
+_SCALAR, _SCC, _LANE, _EVERY = 1000, 2000, 4000, 100000
 _EXEC = (_SCALAR + 126, _SCALAR + 127)
 # In a state as long as s[0:1] are the arguments' address, and v0 is the thread's number.
 KERNARG, THREAD = -1, -2
@@ -31,17 +31,25 @@ KERNARG, THREAD = -1, -2
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Bits:
-    """A dword's bits that may be set, and those that must be."""
+    """A dword's bits that may be set, those that must be, and the greatest that it can be."""
 
     may: int = ONES
     must: int = 0
+    most: int = ONES
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "most", min(self.most, self.may))
 
     @property
     def known(self) -> bool:
         return self.may == self.must
 
     def join(self, other: Bits) -> Bits:
-        return Bits(may=self.may | other.may, must=self.must & other.must)
+        may = self.may | other.may
+        most = max(self.most, other.most)
+        # In a loop it would grow step by step.
+        most = most if most == self.most else (1 << most.bit_length()) - 1
+        return Bits(may=may, must=self.must & other.must, most=most)
 
 
 ANY = Bits()
@@ -54,17 +62,17 @@ def _exactly(value: int) -> Bits:
 
 def _below(limit: int, multiple: int = 1) -> Bits:
     """From 0 to limit, in multiples of a power of two."""
-    return Bits(may=((1 << limit.bit_length()) - 1) & ONES & -multiple)
+    return Bits(may=((1 << limit.bit_length()) - 1) & ONES & -multiple, most=min(limit, ONES))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Contract:
-    """What is known of the arguments by their byte, of registers by their key at the start, and of what some
+    """What is known of the arguments by their byte, of registers by their key at the start, and of the dwords that some
     instructions give, by their index."""
 
     arguments: dict[int, Bits]
     registers: State
-    results: State = dataclasses.field(default_factory=dict)
+    results: dict[int, tuple[Bits, ...]] = dataclasses.field(default_factory=dict)
 
 
 # ---- what one instruction gives
@@ -73,6 +81,7 @@ Function = Callable[[Sequence[int]], int]
 # Bit by bit.
 _BITWISE: dict[str, Function] = {
     "mov": lambda x: x[0], "movk": lambda x: x[0], "readfirstlane": lambda x: x[0], "not": lambda x: ~x[0],
+    "readlane": lambda x: x[0], "writelane": lambda x: x[0],
     "and": lambda x: x[0] & x[1], "or": lambda x: x[0] | x[1], "xor": lambda x: x[0] ^ x[1],
     "andn2": lambda x: x[0] & ~x[1], "or3": lambda x: x[0] | x[1] | x[2],
 }  # fmt: skip
@@ -114,6 +123,8 @@ def _corners(sources: Sequence[Bits]) -> list[tuple[int, ...]]:
 def _give(access: Access, x: Sequence[Bits], scc: Bits) -> Bits:
     """The first dword that an instruction with one-dword sources gives."""
     function = _bitwise(access)
+    if access.statement.mnemonic == "s_movk_i32":
+        return _exactly((x[0].may ^ 0x8000) - 0x8000)
     if function is not None:
         # Per bit the corners are all the values that it can have.
         results = [function(corner) & ONES for corner in _corners(x)]
@@ -146,21 +157,21 @@ def _give(access: Access, x: Sequence[Bits], scc: Bits) -> Bits:
         moved = Bits(may=x[0].may << x[1].may % 32 & ONES)
         return _sum((moved, x[2])) if shape == "lshl_add" else Bits(may=moved.may | x[2].may, must=x[2].must)
     if shape in ("mul", "mul_lo"):
-        return _below(x[0].may * x[1].may, (x[0].may & -x[0].may or 1) * (x[1].may & -x[1].may or 1))
+        return _below(x[0].most * x[1].most, (x[0].may & -x[0].may or 1) * (x[1].may & -x[1].may or 1))
     if shape == "mul_hi" and ("u32" in name or not (x[0].may | x[1].may) >> 31):
-        return _below(x[0].may * x[1].may >> 32)
+        return _below(x[0].most * x[1].most >> 32)
     if shape in ("min", "max") and not (x[0].may | x[1].may) >> 31:
-        return _below((min if shape == "min" else max)(x[0].may, x[1].may))
+        return _below((min if shape == "min" else max)(x[0].most, x[1].most))
     if name == "s_cselect_b32":
         return x[0].join(x[1]) if not scc.known else x[0] if scc.may else x[1]
-    if name.startswith("v_cndmask_b32"):
+    if re.fullmatch(r"v_cndmask_b32_e(32|64)", name):
         return x[0].join(x[1])
     return ANY
 
 
 def _sum(x: Sequence[Bits]) -> Bits:
     low = functools.reduce(int.__or__, (each.may for each in x))
-    return _below(sum(each.may for each in x), low & -low or 1)
+    return _below(sum(each.most for each in x), low & -low or 1)
 
 
 def _comparison(name: str, x: Sequence[Bits]) -> Bits:
@@ -169,8 +180,8 @@ def _comparison(name: str, x: Sequence[Bits]) -> Bits:
     if found is None or ("i32" in name and (x[0].may | x[1].may) >> 31):
         return Bits(may=1)
     (a, b), how = x, found[1]
-    less, more = a.may < b.must, a.must > b.may
-    not_less, not_more = a.must >= b.may, a.may <= b.must
+    less, more = a.most < b.must, a.must > b.most
+    not_less, not_more = a.must >= b.most, a.most <= b.must
     yes = {"lt": less, "le": not_more, "gt": more, "ge": not_less}.get(
         how, a.known and b.known and (a == b) == (how == "eq")
     )
@@ -199,6 +210,9 @@ def _operand(text: str) -> tuple[int, ...] | None:
     named = {"vcc": (_SCALAR + 106, _SCALAR + 107), "exec": _EXEC, "m0": (_SCALAR + 124,)}
     if text in named:
         return named[text]
+    lane = re.fullmatch(r"v(\d+)@(\d+)", text)
+    if lane is not None:
+        return (_LANE + 64 * int(lane[1]) + int(lane[2]),)
     match = re.fullmatch(r"([vs])(?:(\d+)|\[(\d+):(\d+)\])", text)
     if match is None:
         return None
@@ -219,20 +233,24 @@ def _read(text: str, state: State, dword: int = 0) -> Bits:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Step:
+    """`operands` names a spilled scalar by its register and lane: v47@3."""
+
     text: str
     access: Access
+    operands: tuple[str, ...]
     reads: frozenset[int]
     writes: frozenset[int]
 
     @property
     def sources(self) -> tuple[str, ...]:
-        operands = tuple(self.access.statement.operands)
-        return operands if self.text.startswith("s_cmp") else operands[1:]
+        return self.operands if self.text.startswith("s_cmp") else self.operands[1:]
 
     @property
     def pure(self) -> bool:
         """Nothing but its results can be seen, each of the same lane or of the wave's scalars."""
         name = self.access.statement.mnemonic
+        if any("@" in each for each in self.operands):
+            return True
         across = re.search(r"readlane|writelane|permlane|dpp|swap|mfma|accvgpr|clamp", name + self.text)
         return name.startswith(("v_", "s_")) and not across and not re.match(
             r"s_(load|buffer|waitcnt|barrier|nop|c?branch|endpgm|set|sleep|send|icache|dcache|mem|getreg)", name
@@ -240,10 +258,26 @@ class _Step:
 
     @property
     def dwords(self) -> tuple[int, ...]:
-        return _operand(self.access.statement.operands[0]) or () if not self.text.startswith("s_cmp") else (_SCC,)
+        if self.text.startswith("s_cmp"):
+            return (_SCC,)
+        return (_operand(self.operands[0]) or ()) if self.operands else ()
 
 
-def _steps(lines: Sequence[Line], program: Program) -> list[_Step]:
+_TO_LANE = re.compile(r"v_writelane_b32 v(\d+), (\w+), (\d+)")
+_FROM_LANE = re.compile(r"v_readlane_b32 (\w+), v(\d+), (\d+)")
+
+
+def _spills(lines: Sequence[Line], program: Program) -> frozenset[int]:
+    """The vector registers of which nothing but single lanes is ever written or read."""
+    lanes, other = set(), set()
+    rows = program._decoded.rows
+    for line, access in zip(lines, access_facts.accesses(lines, rows, program._decoded.first_accumulator), strict=True):
+        touched = set(_keys(access.reads.vector | access.writes.vector, 0))
+        (lanes if _TO_LANE.fullmatch(line.text) or _FROM_LANE.fullmatch(line.text) else other).update(touched)
+    return frozenset(lanes - other)
+
+
+def _steps(lines: Sequence[Line], program: Program, spills: frozenset[int]) -> list[_Step]:
     rows = program._decoded.rows
     made = []
     for line, access in zip(lines, access_facts.accesses(lines, rows, program._decoded.first_accumulator), strict=True):
@@ -251,7 +285,19 @@ def _steps(lines: Sequence[Line], program: Program) -> list[_Step]:
         reads, writes = (set(_keys(each.vector, each.scalar)) for each in (access.reads, access.writes))
         reads |= {_SCC} if _ASKS_SCC.match(name) else set()
         writes |= {_SCC} if _SETS_SCC.match(name) else set()
-        made.append(_Step(text=line.text, access=access, reads=frozenset(reads), writes=frozenset(writes)))
+        operands = tuple(access.statement.operands)
+        to_lane, from_lane = _TO_LANE.fullmatch(line.text), _FROM_LANE.fullmatch(line.text)
+        if to_lane and int(to_lane[1]) in spills and int(to_lane[3]) < 64:
+            operands = (f"v{to_lane[1]}@{to_lane[3]}", to_lane[2])
+            reads, writes = reads - spills, set(_operand(operands[0]) or ())
+        if from_lane and int(from_lane[2]) in spills and int(from_lane[3]) < 64:
+            operands = (from_lane[1], f"v{from_lane[2]}@{from_lane[3]}")
+            reads = set(_operand(operands[1]) or ())
+        made.append(
+            _Step(
+                text=line.text, access=access, operands=operands, reads=frozenset(reads), writes=frozenset(writes)
+            )
+        )  # fmt: skip
     return made
 
 
@@ -260,7 +306,8 @@ class KnownBits:
 
     def __init__(self, kernel: Kernel, program: Program, after: list[list[int]], contract: Contract) -> None:
         self.kernel, self.contract, self.after = kernel, contract, after
-        self.steps = _steps(kernel.lines, program)
+        self.spills = _spills(kernel.lines, program)
+        self.steps = _steps(kernel.lines, program, self.spills)
         self.before: list[State | None] = [None] * len(self.steps)
         self._forward()
         self.asked: list[dict[int, int]] = [{} for _ in self.steps]
@@ -270,9 +317,7 @@ class KnownBits:
         self.before[0], work = dict(self.contract.registers), [0]
         while work:
             at = work.pop()
-            state = self._behind(self.steps[at], self.before[at] or {})
-            if at in self.contract.results:
-                state[self.steps[at].dwords[0]] = self.contract.results[at]
+            state = self.behind(at)
             for each in self.after[at]:
                 known = self.before[each]
                 merged = state if known is None else {
@@ -282,15 +327,20 @@ class KnownBits:
                     self.before[each] = merged
                     work.append(each)
 
-    def _behind(self, step: _Step, state: State) -> State:
+    def behind(self, at: int) -> State:
+        """Behind an instruction. A vector register has two entries: its active lanes, and, from _EVERY on, all."""
+        step, state = self.steps[at], self.before[at] or {}
+        given = dict(zip(step.dwords, self.contract.results.get(at, ()), strict=False))
         new = dict.fromkeys(step.writes, ANY)
-        new |= self._results(step, state)
+        new |= self._results(step, state) | given
         full = all(state.get(key, ANY).must == ONES for key in _EXEC)
-        made = dict(state)
-        for key, bits in new.items():
-            # Lanes that are not active keep what they had.
-            bits = bits if full or key >= _SCALAR else bits.join(state.get(key, ANY))
-            made[key] = bits
+        made = state | new
+        for key in new:
+            if key < _SCALAR:
+                made[_EVERY + key] = new[key] if full else new[key].join(state.get(_EVERY + key, ANY))
+        if set(_EXEC) & step.writes and not step.text.startswith("s_and_saveexec_b64"):
+            # Others may be active from here on.
+            made |= {key: made.get(_EVERY + key, ANY) for key in made if key in range(_SCALAR)}
         if step.writes & {_SCALAR, _SCALAR + 1}:
             made.pop(KERNARG, None)
         if 0 in step.writes:
@@ -298,14 +348,28 @@ class KnownBits:
         return {key: bits for key, bits in made.items() if bits != ANY}
 
     def _results(self, step: _Step, state: State) -> State:
-        name = step.access.statement.mnemonic
-        if name.startswith("s_load") and step.access.statement.operands[1] == "s[0:1]" and KERNARG in state:
-            first = int(step.access.statement.operands[2], 0)
+        name, execs = step.access.statement.mnemonic, [state.get(key, ANY) for key in _EXEC]
+        if name.startswith("s_load") and step.operands[1] == "s[0:1]" and KERNARG in state:
+            first = int(step.operands[2], 0)
             return {key: self.contract.arguments.get(first + 4 * n, ANY) for n, key in enumerate(step.dwords)}
         if name.startswith("s_cmp_"):
             return {_SCC: _comparison(name, [_read(text, state) for text in step.sources])}
         if name == "s_and_saveexec_b64":
-            return {key: state.get(old, ANY) for key, old in zip(step.dwords, _EXEC, strict=True)}
+            left = [_read(step.sources[0], state, dword) for dword in (0, 1)]
+            left = [Bits(may=x.may & y.may, must=x.must & y.must) for x, y in zip(left, execs, strict=True)]
+            return dict(zip((*step.dwords, *_EXEC), (*execs, *left), strict=True))
+        if name.startswith("v_cmp_"):
+            # A lane that is not active has 0; thread 0 is the first of the first wave.
+            first = re.fullmatch(r"v_cmp_eq_u32_\S+ \S+, 0, v0", step.text) and THREAD in state
+            masks = [Bits(may=bits.may & (dword == 0 if first else ONES)) for dword, bits in enumerate(execs)]
+            return dict(zip(step.dwords, masks, strict=True))
+        if name.startswith("v_permlane") and "swap" in name:
+            one, other = (state.get(_EVERY + key, ANY) for key in sorted(step.writes))
+            return dict.fromkeys(step.writes, one.join(other))
+        if name.startswith(("ds_swizzle_b32", "ds_bpermute_b32")):
+            # From an active lane, which all are.
+            full = all(bits.must == ONES for bits in execs)
+            return {step.dwords[0]: _read(step.operands[-1].split()[0], state)} if full else {}
         if not step.pure and not name.startswith(("s_or_b64", "s_mov_b64", "s_and_b64")):
             return {}
         scc, made = state.get(_SCC, Bits(may=1)), {}
@@ -336,16 +400,38 @@ class KnownBits:
                 for key, mask in incoming[each].items():
                     wanted[key] = wanted.get(key, 0) | mask
             self.asked[at] = wanted
-            kept = dict(wanted)
-            full = state is not None and all(state.get(key, ANY).must == ONES for key in _EXEC)
-            for key in step.writes:
-                if full or key >= _SCALAR:
-                    kept.pop(key, None)
+            kept = {key: mask for key, mask in wanted.items() if key not in step.writes}
+            if set(_EXEC) & step.writes:
+                # Lanes that were active have asks of either kind where it clears some, and others where it adds some.
+                fewer, more = step.text.startswith("s_and_saveexec_b64"), step.text.startswith("s_or_b64 exec, exec,")
+                for key, mask in list(kept.items()):
+                    other = key + _EVERY if key < _SCALAR else key - _EVERY
+                    if (key < _SCALAR and not fewer) or (key >= _EVERY and not more):
+                        kept[other] = kept.get(other, 0) | mask
+            elif state is not None and all(state.get(key, ANY).must == ONES for key in _EXEC):
+                kept = {key: mask for key, mask in kept.items() if key - _EVERY not in step.writes}
+            across = re.search(r"readlane|readfirstlane|permlane|dpp|row_|swap|mfma|permute|swizzle", step.text)
             for key, mask in self.needs(step, state or {}, wanted).items():
-                kept[key] = kept.get(key, 0) | mask
+                for one in (key, key + _EVERY) if across and key < _SCALAR else (key,):
+                    kept[one] = kept.get(one, 0) | mask
             if kept != incoming[at]:
                 incoming[at] = kept
                 work += before[at]
+
+    def lds_address(self, at: int) -> str:
+        """The register that addresses an LDS instruction."""
+        return self.steps[at].operands[1 if "_read" in self.steps[at].text.partition(" ")[0] else 0]
+
+    def lds_bytes(self, at: int) -> tuple[int, int]:
+        """The first byte that an LDS instruction may address, and the one behind the last."""
+        found = re.match(r"ds_(?:read|write|add)(2?)(st64)?_[bu](\d+) ", self.steps[at].text)
+        if found is None:
+            return 0, ONES
+        address, size = _read(self.lds_address(at), self.before[at] or {}), int(found[3]) // 8
+        unit = size * (64 if found[2] else 1) if found[1] else 1
+        given = {name: int(number) for name, number in re.findall(r"(offset[01]?):(\d+)", self.steps[at].text)}
+        offsets = [unit * given.get(name, 0) for name in (("offset0", "offset1") if found[1] else ("offset",))]
+        return address.must + min(offsets), address.most + max(offsets) + size
 
     def needs(self, step: _Step, state: State, wanted: dict[int, int]) -> dict[int, int]:
         """The bits that an instruction asks for of what it reads, where `wanted` is asked of what it gives."""
@@ -355,7 +441,22 @@ class KnownBits:
         given = {key: wanted.get(key, 0) for key in step.writes}
         if step.pure and not any(given.values()):
             return {}
-        made = dict.fromkeys(step.reads, ONES)
+        made, name = dict.fromkeys(step.reads, ONES), step.access.statement.mnemonic
+        if re.fullmatch(r"v_cndmask_b32_e(32|64)", name):
+            asks = {key: given[step.dwords[0]] for text in step.sources[:2] for key in _operand(text) or ()}
+            mask = _operand(step.sources[2]) or ()
+            return made | asks | {key: state.get(each, ANY).may for key, each in zip(mask, _EXEC, strict=True)}
+        if "sdwa" in name:
+            for n, text in enumerate(step.sources[:2]):
+                chosen = re.search(rf"src{n}_sel:(BYTE|WORD)_(\d)", step.text)
+                if chosen and step.sources.count(text) == 1:
+                    mask = 0xFF << 8 * int(chosen[2]) if chosen[1] == "BYTE" else 0xFFFF << 16 * int(chosen[2])
+                    made |= dict.fromkeys(_operand(text) or (), mask)
+            return made
+        multiple = _multiple(step, state)
+        if multiple > 1:
+            # Whether a number is greater than a multiple of 8 does not depend on its own last three bits.
+            return made | dict.fromkeys(_operand(step.sources[1]) or (), ONES & -multiple)
         if given.get(_SCC) and _bitwise(step.access) is not None:
             # Whether the result is 0: all of its bits.
             given = dict.fromkeys(given, ONES) | {_SCC: 0}
@@ -380,23 +481,27 @@ class KnownBits:
         wide = "64" in name.replace("_e64", "")
         function = _bitwise(step.access)
         if function is not None:
-            asks = []
-            for at in range(len(x)):
-                differ = 0
-                for corner in _corners([*x[:at], *x[at + 1 :]]):
-                    one, other = ([*corner[:at], value, *corner[at:]] for value in (0, ONES))
-                    differ |= function(one) ^ function(other)
-                asks.append(differ & mask)
-            return tuple(asks)
+            asks, relied = [], [0] * len(x)
+            for at, text in enumerate(step.sources):
+                differ, could = (self._differ(function, others, at) & mask for others in (x, [ANY] * len(x)))
+                asks.append(differ)
+                if _operand(text) in (None, _EXEC):
+                    # A number, or what no mutant of this kind changes: nothing of it changes with the others.
+                    continue
+                # What is not asked because of what the others are is asked of the others.
+                relied = [bits | (could & ~differ) * (n != at) for n, bits in enumerate(relied)]
+            return tuple(one | other for one, other in zip(asks, relied, strict=True))
         if wide:
             return None
         if name.startswith("v_cvt_pk_bf16_f32"):
             return ONES * bool(mask & 0xFFFF), ONES * bool(mask >> 16)
         if shape in ("mul", "mul_lo", "mul_hi") and "f32" not in name:
-            return ONES * bool(x[1].may), ONES * bool(x[0].may)
+            return ONES * bool(x[1].may), ONES
         low = (1 << mask.bit_length()) - 1
         if shape in ("add", "sub", "add3") and "co" not in name and "f32" not in name and "addc" not in name:
-            return tuple(low for _ in x)
+            # Below the other's lowest bit there is no carry.
+            literal = len(x) == 2 and shape == "add" and _operand(step.sources[0]) is None and x[0].may
+            return low, low & -min(mask & -mask or 1, x[0].may & -x[0].may) if literal else low, *[low] * (len(x) - 2)
         by_second, by_first = shape in ("lshl", "lshr"), shape in ("lshlrev", "lshrrev")
         if (by_second and x[1].known) or (by_first and x[0].known):
             by = x[1 if by_second else 0].may % 32
@@ -404,12 +509,23 @@ class KnownBits:
             return (moved, ONES) if by_second else (ONES, moved)
         return None
 
+    @staticmethod
+    def _differ(function: Function, x: Sequence[Bits], at: int) -> int:
+        """The bits of the result that the operand `at` changes, by what the others are."""
+        differ = 0
+        for corner in _corners([*x[:at], *x[at + 1 :]]):
+            one, other = ([*corner[:at], value, *corner[at:]] for value in (0, ONES))
+            differ |= function(one) ^ function(other)
+        return differ
+
     def same(self, at: int, after: str) -> bool:
         """Whether `after` in place of instruction `at` gives all that is asked for, in every run."""
         old, state = self.steps[at], self.before[at]
         line = Line(number=1, text=after)
         program = Program(dataclasses.replace(self.kernel, lines=(line,), labels=dict.fromkeys(self.kernel.labels, 0)))
-        (new,) = _steps([line], program)
+        (new,) = _steps([line], program, self.spills)
+        if new.writes & self.spills:
+            return False
         wanted = {key: mask for key, mask in self.asked[at].items() if key in old.writes and mask}
         differ = old.writes ^ new.writes
         if not (old.pure and new.pure) or state is None or any(self.asked[at].get(key) for key in differ):
@@ -418,11 +534,20 @@ class KnownBits:
             return True
         if set(wanted) - set(old.dwords):
             # SCC, or a carry, is asked for: of the same operation on what are the same values.
+            one, other = (self._results(step, state) for step in (old, new))
+            agree = all(_agree(one.get(key, ANY), other.get(key, ANY), ONES) for key in old.dwords)
+            if agree and _bitwise(old.access) and _bitwise(new.access):
+                return True
             return self._same_operation(old, new, state, dict.fromkeys(old.writes, ONES), scc=True)
         one, other = (self._results(step, state) for step in (old, new))
         if all(_agree(one.get(key, ANY), other.get(key, ANY), mask) for key, mask in wanted.items()):
             return True
         shapes = {_shape(step.text) for step in (old, new)}
+        if shapes == {"ashrrev"} and old.sources[1:] == new.sources[1:]:
+            by = [_read(step.sources[0], state) for step in (old, new)]
+            # The sign, from the bit on to which it is shifted by either.
+            if all(x.known for x in by) and not wanted[old.dwords[0]] & (1 << 31 - min(x.may % 32 for x in by)) - 1:
+                return True
         if shapes == {"add", "sub"} and old.sources == new.sources and not _read(old.sources[1], state).may & ONES >> 1:
             # 2^31 added and subtracted is the same.
             return True
@@ -458,7 +583,7 @@ class KnownBits:
         if names[0] != names[1]:
             unsigned = [re.sub("_i32", "_u32", re.sub(r"ashr(rev)?_i", r"lshr\1_b", name)) for name in names]
             signless = not scc and re.match(r"[sv]_(add|sub)_", names[0])
-            signed = re.match(r"[sv]_(cmp|min|max|mul_hi|lshr|ashr)", names[0])
+            signed = re.match(r"[sv]_(cmp|min|max|mul_hi|lshr|ashr|cvt_f32)", names[0])
             if unsigned[0] != unsigned[1] or not (signless or (signed and positive)):
                 return False
         if str(old.access.statement.modifiers) != str(new.access.statement.modifiers):
@@ -473,6 +598,14 @@ class KnownBits:
         return True
 
 
+def _multiple(step: _Step, state: State) -> int:
+    """The power of two whose multiples a comparison's first operand is, where its second's lower bits do not count."""
+    if not re.match(r"v_cmp_(gt|le)_[iu]32", step.text) or step.sources[0] == step.sources[1]:
+        return 1
+    bits = _read(step.sources[0], state)
+    return bits.may & -bits.may if bits.may else 1
+
+
 def _agree(one: Bits, other: Bits, mask: int) -> bool:
     """Both are known where the mask asks, and the same."""
     return not ((one.may ^ one.must) | (other.may ^ other.must) | (one.must ^ other.must)) & mask
@@ -485,16 +618,15 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
     registers = {KERNARG: _exactly(1), THREAD: _exactly(1)} | dict.fromkeys(_EXEC, _exactly(ONES))
     if not ranged:
         return Contract(arguments={}, registers=registers)
-    registers[0] = _below(threads - 1)
+    registers |= dict.fromkeys((0, _EVERY), _below(threads - 1))
     if subject.family != "gemm":
-        # 288 GiB of memory hold so many rows of a norm, the shortest of which has 600 bytes.
-        registers[_SCALAR + 2] = _below(2**39 // 600 if subject.family == "norm" else 2**31 - 1)
-        return Contract(arguments={}, registers=registers)
+        return _peer_contract(subject, registers)
     # The workgroup's number, and its product's, of at most 65535.
     registers |= {_SCALAR + 2: _below(2**31 - 1), _SCALAR + 3: _below(65535)}
-    longest = _below(gemm.MAX_LEADING_STRIDE)
-    known = {"m": _below(2**31 - 1), "n": _below(2**31 - 1), "out0_row": _below(2**31 - 1), "k": longest}
-    known |= {"a_row": longest, "b_row": longest}
+    # K is in whole loads.
+    known = dict.fromkeys(("m", "n", "out0_row"), _below(2**31 - 1))
+    known |= dict.fromkeys(("a_row", "b_row"), _below(gemm.MAX_LEADING_STRIDE))
+    known["k"] = _below(gemm.MAX_LEADING_STRIDE, gemm.LOAD_ELEMENTS)
     arguments, at = {}, 0
     for name, kind in gemm.kernargs(gemm.signature("bfloat16")):
         size = 8 if kind == "i64" else 4
@@ -502,24 +634,72 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
         if name in known:
             arguments[at] = known[name]
         if name in ("a", "b", "out0"):
-            # A device's memory is below 2^47.
-            arguments |= {at: Bits(may=ONES & -(2 if name == "out0" else 16)), at + 4: _below(2**15 - 1)}
+            arguments |= _pointer(at, 2 if name == "out0" else 16)
         at += size
-    # The tile's first column and row: it has some inside, and M and N end a tile below 2^31.
+    # The tile's first column and row, and that of a fragment: it has some inside, and M and N end a tile below 2^31.
     tile_m, tile_n = (int(each) for each in re.findall(r"_(\d+)x(\d+)x", subject.name)[0])
     texts = "\n".join(line.text for line in subject.kernel.lines)
     results = {}
-    for tile, made in ((tile_n, rf"s_sub_i32 (s\d+), \1, s\d+\ns_lshl_b32 s\d+, \1, {tile_n.bit_length() - 1}\n"),
-                       (tile_m, rf"s_cselect_b32 (s\d+), s\d+, \1\n(?:.*\n){{1,14}}?s_lshl_b32 s\d+, \1, "
-                                rf"{tile_m.bit_length() - 1}\n")):  # fmt: skip
-        found = re.search(made, texts)
-        if found is not None:
-            results[texts[: found.end()].count("\n") - 1] = _below(2**31 - 1, tile)
+    behind = r"(?:.*\n){1,14}?"
+    for multiple, line, made in (
+        (tile_n, 0, rf"s_sub_i32 (s\d+), \1, s\d+\ns_lshl_b32 s\d+, \1, {tile_n.bit_length() - 1}\n"),
+        (tile_m, 0, rf"s_cselect_b32 (s\d+), s\d+, \1\n{behind}s_lshl_b32 s\d+, \1, {tile_m.bit_length() - 1}\n"),
+        (1, -1, r"s_add_i32 (s\d+), s\d+, s\d+\n(?:.*\n){0,3}?s_mul_i32 s\d+, \1, s14\ns_mul_hi_i32 s\d+, \1, s14\n"),
+    ):  # fmt: skip
+        for found in re.finditer(made, texts):
+            at = texts[: found.start() if line else found.end()].count("\n") - 1 - line
+            results[at] = (_below(2**31 - 1, multiple),)
+    return Contract(arguments=arguments, registers=registers, results=results)
+
+
+def register(name: str) -> int:
+    """The key of one register."""
+    return _SCALAR + 106 if name == "vcc_lo" else _SCALAR * (name[0] == "s") + int(name[1:])
+
+
+def _pointer(at: int, multiple: int) -> dict[int, Bits]:
+    """A device's memory is below 2^47."""
+    return {at: Bits(may=ONES & -multiple), at + 4: _below(2**15 - 1)}
+
+
+def row_bytes(subject: Subject) -> int:
+    """Of a norm's or TopK's input."""
+    n = int(subject.name.split()[2])
+    return n * (2 if "float16" in subject.name else 4)
+
+
+def _peer_contract(subject: Subject, registers: State) -> Contract:
+    """PyTorch's own checks admit inputs of less than 2^32 bytes; a workgroup does a row, or two (TopK by registers)."""
+    rows = (2**32 - 1) // row_bytes(subject)
+    registers[_SCALAR + 2] = _below(rows - 1)
+    count = _below(rows)
+    # A norm's last argument is eps, which is not negative.
+    pointers = (0x0, 0x10, 0x18, 0x28) if subject.family == "norm" else (0x0, 0x10, 0x20)
+    arguments = dict.fromkeys((0x8, 0x20, 0x30) if subject.family == "norm" else (0x8, 0x18, 0x28, 0x2C), count)
+    if subject.family == "norm":
+        arguments[0x34] = _below(2**31 - 1)
+    for at in pointers:
+        arguments |= _pointer(at, 2)
+    results: dict[int, tuple[Bits, ...]] = {}
+    if "radix" in subject.name:
+        # Thread 0 keeps, from 1552 on, the prefix that was found, its mask, of one more byte each time, and how many of
+        # the k are left; the histogram before it counts elements of a row.
+        n, k = (int(each) for each in subject.name.split()[2:])
+        texts = [line.text for line in subject.kernel.lines]
+        found, last = 0, max(at for at, text in enumerate(texts) if re.match(r"ds_write_b96 .* offset:1552", text))
+        for at, text in enumerate(texts[:last]):
+            mask = (ONES << 32 - 8 * found) & ONES
+            if re.match(r"ds_read_b64 .* offset:1552", text):
+                results[at] = (Bits(may=mask), _exactly(mask))
+            elif re.match(r"ds_read_b32 .* offset:1560", text):
+                results[at], found = (_below(k),), found + 1
+            elif text.startswith("ds_read"):
+                results[at] = (_below(n),) * 4
     return Contract(arguments=arguments, registers=registers, results=results)
 
 
 @functools.lru_cache(maxsize=2)
-def _known_bits(subject: Subject, ranged: bool) -> KnownBits:
+def known_bits(subject: Subject, ranged: bool) -> KnownBits:
     after = Waits(subject.kernel).next
     return KnownBits(subject.kernel, subject.program, after, contract(subject, ranged=ranged))
 
@@ -528,4 +708,4 @@ def is_same(mutant: Mutant, *, ranged: bool) -> bool:
     """Whether the mutant is its kernel: for all inputs, or with `ranged` for those within the op's limits."""
     if mutant.after is None:
         return False
-    return _known_bits(mutant.subject, ranged).same(mutant.index, mutant.after)
+    return known_bits(mutant.subject, ranged).same(mutant.index, mutant.after)

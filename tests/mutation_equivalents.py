@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from mutation import Mutant, Subject
-from mutation_bits import is_same
+from mutation_bits import ANY, KnownBits, is_same, known_bits, register, row_bytes
 from mutation_waits import Pair, Waits
 
 
@@ -29,72 +29,72 @@ class Equivalent:
         return mutant.subject.family in self.family and bool(re.fullmatch(self.change, change)) and self.holds(mutant)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class NotNeeded:
-    """Waits (`what` s_waitcnt) or barriers of which every pair that might meet in LDS matches `pairs`."""
-
-    subject: str
-    what: str
-    pairs: str
-    argument: str
-
-
-NOT_NEEDED = (
-    NotNeeded(
-        subject="topk radix", what="s_barrier|s_waitcnt", pairs=r"ds_write_b96 .* -> ds_write_b32 v\d+, v\d+",
-        argument="The prefix, its mask and the remaining k lie behind the histogram, which alone is written before the "
-        "next wait and barrier",
-    ),
-    NotNeeded(
-        subject="topk radix", what="s_barrier|s_waitcnt", pairs=r"ds_read_b32 .* -> ds_write(2st64)?_b32 .*",
-        argument="Closes a scan. Up to the next barrier only values and indices are written, which lie elsewhere, and "
-        "by each wave its own slot of the scan, which nobody but that wave reads behind the scan's second barrier; the "
-        "total is written again behind the next barrier",
-    ),
-    NotNeeded(
-        subject="topk radix 8192 64", what="s_barrier|s_waitcnt",
-        pairs=r"ds_(read|write)_b64 .* -> ds_(read|write)_b64 .*",
-        argument="64 keys are sorted, all of them by wave 0, whose LDS instructions are in order. The other waves read "
-        "key 0 and use nothing of it",
-    ),
-)  # fmt: skip
-
-
 @functools.cache
 def waits_of(name: str, executed: bool, subject: Subject) -> Waits:
     """The analysis of a kernel: of all its paths, or of those that its launches take."""
     return Waits(subject.kernel, subject.executions if executed else ())
 
 
-def not_needed(subject: Subject, index: int, pairs: list[Pair]) -> str | None:
-    """Why this wait or barrier is not needed although the analysis names `pairs`."""
-    lines = subject.kernel.lines
-    what = lines[index].text.split()[0]
-    if pairs and all(pair.kind == "full" for pair in pairs):
-        return (
-            "More than 15 LDS instructions are outstanding, which the counter does not hold: issue has waited (assumed)"
-        )
-    for entry in NOT_NEEDED:
-        texts = [f"{lines[pair.producer].text} -> {lines[pair.consumer].text}" for pair in pairs]
-        meant = subject.name.startswith(entry.subject) and re.fullmatch(entry.what, what) is not None
-        in_lds = bool(pairs) and all(pair.kind == "lds" for pair in pairs)
-        if meant and in_lds and all(re.fullmatch(entry.pairs, text) for text in texts):
-            return entry.argument
-    return None
+# Behind so many younger LDS instructions the counter holds no more: issue has waited (assumed).
+FULL = "more than 15 LDS instructions are outstanding, which the counter does not hold: issue has waited (assumed)"
+APART = "what might meet in LDS does not: the bytes that they can address are apart, or they are the same wave's"
+
+
+def not_needed(subject: Subject, pairs: list[Pair]) -> str | None:
+    """Why a wait or barrier is not needed although the analysis names `pairs`; None if that is not known."""
+    if all(pair.kind == "full" for pair in pairs):
+        return FULL
+    return None if any(_meets(subject, pair) for pair in pairs) else APART
+
+
+def _meets(subject: Subject, pair: Pair) -> bool:
+    """False where a pair of LDS accesses is of bytes that are apart, of the first wave alone, or of each wave's own."""
+    if pair.kind != "lds":
+        return pair.kind == "register"
+    bits, both = known_bits(subject, True), (pair.producer, pair.consumer)
+    (first, first_end), (second, second_end) = (bits.lds_bytes(at) for at in both)
+    if first_end <= second or second_end <= first:
+        return False
+    if not all(bits.steps[at].text.startswith("ds_") for at in both):
+        return True
+    return not all(_first_wave_alone(bits, at) for at in both) and not all(
+        _derived(bits, at, bits.lds_address(at)) == "v0 >> 6 << 2" for at in both
+    )
+
+
+def _derived(bits: KnownBits, at: int, name: str) -> str:
+    """How the instruction before made the register: moves and shifts of another, as far as they go."""
+    made = max((n for n in range(at) if register(name) in bits.steps[n].writes), default=-1)
+    found = re.fullmatch(
+        r"(?:v_mov_b32_e32|v_readfirstlane_b32) \w+, ([vs]\d+)|s_lshl_b32 \w+, ([vs]\d+), (\d+)"
+        r"|v_lshrrev_b32_e32 \w+, (\d+), ([vs]\d+)", bits.steps[made].text,
+    )  # fmt: skip
+    if made < 0 or found is None:
+        return name
+    source = _derived(bits, made, found[1] or found[2] or found[5])
+    return source + (f" << {found[3]}" if found[3] else f" >> {found[4]}" if found[4] else "")
+
+
+def _first_wave_alone(bits: KnownBits, at: int) -> bool:
+    """Whether only threads below 64 execute it: it stands behind a mask of them that nothing has opened since."""
+    texts = [step.text for step in bits.steps[:at]]
+    opened = max((n for n, text in enumerate(texts) if text.startswith("s_or_b64 exec")), default=0)
+    masks = [n for n, text in enumerate(texts) if n > opened and re.fullmatch(r"s_and_saveexec_b64 \S+, vcc", text)]
+    compared = max((n for n in range(min(masks, default=0)) if register("vcc_lo") in bits.steps[n].writes), default=0)
+    return bool(masks) and texts[compared] == "v_cmp_gt_u32_e32 vcc, 64, v0" and _derived(bits, compared, "v0") == "v0"
 
 
 # ---- what the proofs rest on
 
 
 def _wait_is_idle(mutant: Mutant) -> bool:
-    # The arguments in prose of NOT_NEEDED are for waits that the hazard mode was asked about, one by one.
     subject, index = mutant.subject, mutant.index
     waits = waits_of(subject.name, True, subject)
     if mutant.before == "s_barrier":
-        return not waits.needs_barrier(index)
+        return not any(_meets(subject, pair) for pair in waits.needs_barrier(index))
     new = {name: int(count) for name, count in re.findall(r"(\w+)\((\d+)\)", mutant.after or "")}
-    return all(
-        pair.kind == "full"
+    return not any(
+        _meets(subject, pair)
         for counter in waits.uses[index].counts
         for pair in waits.needs_wait(index, counter, new.get(counter, 99))
     )
@@ -102,7 +102,7 @@ def _wait_is_idle(mutant: Mutant) -> bool:
 
 def _near(mutant: Mutant, pattern: str, *, before: int = 0, behind: int = 0) -> bool:
     lines = mutant.subject.kernel.lines[max(mutant.index - before, 0) : mutant.index + behind + 1]
-    return re.search(pattern, "\n".join(line.text for line in lines)) is not None
+    return re.search(pattern, "\n".join(line.text for line in lines), re.MULTILINE) is not None
 
 
 def _last_round(mutant: Mutant) -> bool:
@@ -139,7 +139,63 @@ def _swapped_second(mutant: Mutant) -> bool:
 
 def _no_rows(mutant: Mutant) -> bool:
     rows = mutant.before.split()[2][:-1]
-    return _near(mutant, rf"s_cmp_gt_i32 {rows}, 0\ns_cselect_b32 (s\d+), \1, 0", behind=30)
+    return _near(mutant, rf"s_cmp_gt_i32 {rows}, 0\n(v_.*\n)*s_cselect_b32 (s\d+), \2, 0", behind=40)
+
+
+_STORING = re.compile(
+    r"s_or_b32 (s\d+), s\d+, s14\ns_lshl_b32 \1, \1, 1\ns_or_b32 \1, \1, s4\ns_and_b32 \1, \1, (?:15|7)\n"
+    r"s_or_b32 (?P<both>s\d+), \1, (?P<n>s\d+)\n"
+)
+
+
+def _chooses_how_to_store(mutant: Mutant) -> bool:
+    texts = "\n".join(line.text for line in mutant.subject.kernel.lines)
+    found, after = _STORING.search(texts), mutant.after or ""
+    at = mutant.index - texts[: found.start()].count("\n") if found else -1
+    if found is None or at not in range(5):
+        return False
+    if at == 4:
+        return after == f"s_or_b32 {found['both']}, {found['n']}, {found['n']}"
+    return re.fullmatch(rf"s_(and|or|xor|andn2|lsh[lr])_b32 {found[1]}, .*", after) is not None
+
+
+def _spilled_pair(mutant: Mutant) -> bool:
+    one, _, other = (line.text for line in mutant.subject.kernel.lines[mutant.index - 1 : mutant.index + 2])
+    pair = re.fullmatch(r"v_writelane_b32 (v\d+), s(\d+), (\d+)", one)
+    next_half = pair and f"v_writelane_b32 {pair[1]}, s{int(pair[2]) + 1}, {int(pair[3]) + 1}"
+    made = pair and rf"s_\w+_b64 s\[{pair[2]}:{int(pair[2]) + 1}\], .*\nv_writelane_b32"
+    return bool(pair) and other == next_half and _near(mutant, f"{made}", before=2)
+
+
+def _nothing_beyond(mutant: Mutant) -> bool:
+    """Whether the number is nothing but the records of descriptors, and beyond it no buffer has a byte."""
+    name, number = re.findall(r"s_mov_b32 (s\d+), (-\d+)", mutant.after or "")[0]
+    uses = []
+    # These kernels have no loops.
+    for step in known_bits(mutant.subject, True).steps[mutant.index + 1 :]:
+        uses += [step.text] if re.search(rf"\b{name}\b", step.text) else []
+        if register(name) in step.writes:
+            break
+    copied = all(re.fullmatch(rf"s_mov_b32 s\d+, {name}", text) for text in uses if f" {name}, " not in text)
+    descriptor = f"s_mov_b32 s{int(name[1:]) + 1}, 0x27000"
+    left = 2**32 % row_bytes(mutant.subject) or row_bytes(mutant.subject)
+    return copied and -int(number) <= left and _near(mutant, descriptor, before=3, behind=3)
+
+
+def _is_index(mutant: Mutant) -> bool:
+    """A column: its bits that the shift leaves are 0."""
+    source, by = mutant.before.split(", ")[2], int((mutant.after or "").split(", ")[1], 0) % 32
+    bits = known_bits(mutant.subject, True)
+    texts = [step.text for step in bits.steps[: mutant.index]]
+    made = max((at for at, text in enumerate(texts) if re.match(rf"[vdb]\w+ {source}, ", text)), default=0)
+    return texts[made].startswith("v_not_b32") and bits.behind(made).get(int(source[1:]), ANY).may >> by == 0
+
+
+def _beyond_the_waves(mutant: Mutant) -> bool:
+    """Of the scan over four waves the steps of 4 lanes and more: the third to the sixth."""
+    lines = [line.text for line in mutant.subject.kernel.lines[max(mutant.index - 30, 0) : mutant.index]]
+    start = max((at for at, text in enumerate(lines) if re.match(r"v_cmp_gt_u32_e64 \S+ 4, v", text)), default=99)
+    return sum(text.startswith("ds_bpermute_b32") for text in lines[start:]) in range(2, 6)
 
 
 def _outside_row(mutant: Mutant) -> bool:
@@ -212,31 +268,11 @@ EQUIVALENTS = (
         "(CDNA3 ISA, buffer resource descriptor)",
     ),
     Equivalent(
-        family="norm", change=r"v_add_f32_e32 (.*) -> v_sub_f32_e32 \1",
-        holds=lambda mutant: _near(mutant, r"v_cmp_gt_u32_e32 vcc, 4, (.*\n)*?v_permlane(32|16)_swap", before=22)
-        and not _near(mutant, r"ds_swizzle", before=3),
-        proof="The sum over waves: lanes from 4 on hold 0, so that lane 0, of which alone the sum is asked, subtracts "
-        "0 from itself; its partners in later steps lie in its own half and do so too",
-    ),
-    Equivalent(
-        family="norm", change=r"v_cndmask_b32_e32 (v\d+), \1, (v\d+), vcc -> v_cndmask_b32_e32 \1, \2, \2, vcc",
-        holds=lambda mutant: _near(mutant, r"v_permlane(16|32)_swap_b32_e32 {}, {}\n".format(
-            *re.findall(r"v\d+", mutant.before)[::2]), before=4),
-        proof="The swap leaves the other half's value in the second register of the lower half and the own one in that "
-        "of the upper: only the upper half changes, and lane 0, of which alone the sum is asked, has later partners "
-        "below",
-    ),
-    Equivalent(
         family="norm", change=r"v_mov_b32_e32 (v\d+), v\d+ -> v_mov_b32_e32 \1, v\d+",
         holds=_swapped_second,
         proof="The second register of the swap: of what it held before, the lower half goes to the upper half of the "
         "first, and its own upper half stays. Only the upper half changes, and lane 0, of which alone the sum is "
         "asked, has later partners below",
-    ),
-    Equivalent(
-        family="norm topk", change=r"s_and_b32 (s\d+, s\d+), 0xffff -> s_and_b32 \1, 0x7fff",
-        holds=lambda mutant: _near(mutant, r"s_load_dword", before=60),
-        proof="The upper half of a descriptor's base address: bit 47 of an address in user memory is 0",
     ),
     Equivalent(
         family="topk", change=r"v_cmp_(gt|lt)_i64_e64 (.*) -> v_cmp_(ge|le)_i64_e64 \2",
@@ -245,15 +281,70 @@ EQUIVALENTS = (
         proof="It chooses between the two keys that it compares: where they are equal either is the same",
     ),
     Equivalent(
-        family="topk", change=r"v_bitop3_b32 .* bitop3:0x6c -> .*", holds=_only_bit_31,
+        family="topk", change=r"v_bitop3_b32 (.*) bitop3:0x6c -> v_bitop3_b32 \1 bitop3:\S+", holds=_only_bit_31,
         proof="Rows a=0 b=1 c=0 and a=1 b=0 c=0 of the truth table. The mask c is 0 in bit 31 alone, where a, the sign "
         "of b, equals b: neither row is asked",
     ),
     Equivalent(
-        family="topk", change=r"v_readlane_b32 (s\d*[13579]), (v\d+), \d+ -> v_readlane_b32 \1, \2, \d+",
-        holds=lambda mutant: _near(mutant, r"s_and_b64 s\[2:3\], s\[2:3\], exec", behind=3),
-        proof="The upper half of a mask of which only the AND with exec is asked; one lane, the workgroup's first, is "
-        "active there: exec's upper half is 0",
+        family="gemm", change=r"s_(?:or|lshl|and)_b32 (s\d+), .*", holds=_chooses_how_to_store,
+        proof="Whether C's address and strides are in whole 16 bytes chooses between two ways of storing; N's part of "
+        "the choice stays. Either way is right for every address: one stores elements, and vectors may lie anywhere in "
+        "the mode that Linux sets (unaligned)",
+    ),
+    Equivalent(
+        family="norm topk",
+        change=r"v_cmp_eq_u32_e64 (\S+), 0, (v\d+) -> v_cmp_(ne_u32_e64 \1, 0|eq_u32_e64 \1, (\d|[1-5]\d|6[0-3])), \2",
+        holds=lambda mutant: _near(mutant, rf"v_and_b32_e32 {mutant.before.split()[-1]}, 63, v0", before=mutant.index)
+        and _near(mutant, r"ds_swizzle_b32 \S+ \S+ offset:swizzle\(SWAP,1\)", before=mutant.index),
+        proof="Which of a wave's lanes stores: behind the exchange over all six distances each holds the same, as two "
+        "partners add, or merge, the same two",
+    ),
+    Equivalent(
+        family="norm topk", change=r"s_mov_b32 s\d+, -1 -> s_mov_b32 s\d+, -\d+", holds=_nothing_beyond,
+        proof="The bytes that a descriptor reaches: PyTorch admits less than 2^32 bytes, of whole rows, which end so "
+        "far before 2^32",
+    ),
+    Equivalent(
+        family="topk", change=r"s_nop 1 -> \(dropped\)", holds=_spilled_pair,
+        proof="Between the two halves of a pair that is spilled: a scalar instruction made it, and no rule asks wait "
+        "states between that, or one writelane, and another. LLVM counts the first as one that makes the pair",
+    ),
+    Equivalent(
+        family="topk", change=r"s_cselect_b64 (s\[\d+:\d+\]), -1, 0 -> s_cselect_b64 \1, -1, (1|-1)",
+        holds=lambda mutant: _near(mutant, r"s_cmp_ge_i32 s\d+, s\d+\n(v_.*\n)*\Z.*", before=3)
+        and _near(mutant, r"\As_cselect_b64 (\S+), -1, 0\n(v_.*\n)*s_and_b64 \S+, \S+, \1\n", behind=5),
+        proof="Says of a bin that the k-th greatest lies in it although it lies below. A later bin then is the one, as "
+        "all together hold k and more, and what it chooses overwrites what this one chose",
+    ),
+    Equivalent(
+        family="topk",
+        change=r"(?:v_cmp_gt_i32_e32 vcc,|s_cmp_lt_i32) (\S+), (\S+) -> (?:v_cmp_ge_i32_e32 vcc,|s_cmp_le_i32) \1, \2",
+        holds=lambda mutant: _near(
+            mutant,
+            rf"(v_cmp_le_i32_e64 \S+|s_cmp_ge_i32) {re.escape(' '.join(mutant.before.split()[-2:]))}$",
+            before=4, behind=4,
+        ),
+        proof="Where the counts down to a bin are all that is left of k, the next bin is chosen, with none left: the "
+        "threshold lies below the k greatest, and none of the elements that equal it is taken",
+    ),
+    Equivalent(
+        family="topk", change=r"v_ashrrev_i32_e32 (v\d+), 31, (v\d+) -> v_(ashrrev_i32|lshrrev_b32)_e32 \1, \d+, \2",
+        holds=_is_index, proof="The high word of an index, which is below n",
+    ),
+    Equivalent(
+        family="norm topk", change=r"v_cmp_eq_u32_(e\d+ \S+) (v\d+), (v\d+) -> v_cmp_(le|ge)_u32_\1 \2, \3",
+        holds=lambda mutant: _near(
+            mutant, rf"v_permlane(16|32)_swap_b32_e32 {mutant.before.split()[2][:-1]}, v\d+\n", before=80
+        ),
+        proof="Which of the two registers of a swap holds the other half's value. In the lower half the first holds "
+        "the own: all three are true. Only the upper half changes, and lane 0, of which alone the result is asked, has "
+        "later partners below",
+    ),
+    Equivalent(
+        family="topk", change=r"ds_bpermute_b32 (v\d+), v\d+, (v\d+) -> ds_bpermute_b32 \1, v\d+, \2( offset:\d+)?",
+        holds=_beyond_the_waves,
+        proof="The scan over the sums of four waves: the four lanes whose results are stored take nothing from lanes "
+        "that are 4 and more before them",
     ),
 )  # fmt: skip
 

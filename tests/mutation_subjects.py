@@ -139,8 +139,8 @@ def _gemm(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -
             "stores", config.tile_m // 2 + 3, config.tile_n + columns, LOAD_ELEMENTS, signature, out_padding=behind
         )
         made.append(_gemm_launch(kernel, _shifted(case, shift), values_only=True))
-    # Each fragment with one row that exists, and with all but one.
-    for rows in (each for first in range(0, config.tile_m, 16) for each in (first + 1, first + 15)):
+    # Each fragment with no row that exists, with one, and with all but one.
+    for rows in (first + each for first in range(0, config.tile_m, 16) for each in (0, 1, 15) if first + each):
         for columns in (16, 19):
             case = gemm_cases.case("fragments", rows, columns, LOAD_ELEMENTS, signature, padding=LOAD_ELEMENTS)
             made.append(_gemm_launch(kernel, case, values_only=True))
@@ -260,13 +260,14 @@ def peers() -> Iterator[Subject]:
         return
     for dtype, shape in NORMS:
         norms = [_norm(dtype, shape), *(_norm(dtype, shape, address=address) for address in _ADDRESSES)]
+        norms.append(_norm(dtype, shape, content="exact"))
         if dtype == torch.bfloat16:
-            norms.append(_norm(dtype, (3, shape[1]), packed=True))
+            norms.append(_norm(dtype, (3, shape[1]), content="packed"))
         yield _subject(f"rms_norm {str(dtype)[6:]} {shape[1]}", "norm", norms)
     for n, k in REGISTER:
         rows = [_rows(n, content) for content in CONTENTS]
         made = [_topk(each, k, radix=False) for each in rows]
-        made.append(_topk(_varied(n, k), k, radix=False, values_only=True))
+        made += [_topk(each, k, radix=False, values_only=True) for each in (_varied(n, k), _one_lane(n, k))]
         made += [_topk(_rows(n, "normal"), k, radix=False, address=address) for address in _ADDRESSES]
         yield _subject(f"topk register {n} {k}", "topk", made)
     for n, k in RADIX:
@@ -285,7 +286,7 @@ NORMS = [
 ]
 REGISTER = [(1024, 2), (1024, 8), (2048, 4)]
 RADIX = [(8192, 64)]
-CONTENTS = ("normal", "ties", "special")
+CONTENTS = ("normal", "ties", "special", "sorted")
 
 _Made = tuple[_Recorded, Launch]
 
@@ -297,7 +298,7 @@ def _subject(name: str, family: str, made: list[_Made]) -> Subject:
     )  # fmt: skip
 
 
-def _norm(dtype: torch.dtype, shape: tuple[int, int], *, address: int = 0, packed: bool = False) -> _Made:
+def _norm(dtype: torch.dtype, shape: tuple[int, int], *, address: int = 0, content: str = "") -> _Made:
     from triton_compare import ROUNDING, poisoned
 
     from inductor_flydsl.benchmarks.peers.pytorch import rms_norm
@@ -307,7 +308,13 @@ def _norm(dtype: torch.dtype, shape: tuple[int, int], *, address: int = 0, packe
     sizes = torch.tensor([1.0, 1e-3, 30.0, 1e-2, 3.0])[: shape[0], None]
     x = (torch.randn(*shape, generator=draw) * sizes).to(dtype)
     weight = torch.randn(shape[1], generator=draw).to(dtype)
-    if packed:
+    if content == "exact":
+        # The mean of the squares is 2^20: where every product is exact, the output is what rounding gives, ties too.
+        values = torch.full((shape[1],), 4.0)
+        values[: shape[1] // 32 * 18], values[-(shape[1] // 32 * 14) :] = 3.0, 5.0
+        order = torch.rand(shape, generator=draw).argsort(1)
+        x = (values[order] * (2.0**8 * (-1) ** order)).to(dtype)
+    if content == "packed":
         # Two share a dword: every second is 0, and what comes in from the other's bits shows, however small it is.
         x.zero_()
         x.view(torch.int16)[:, ::2] = torch.tensor([0x3B7F, 0x0480 - 0x8000, 0x0480], dtype=torch.int16)[:, None]
@@ -326,12 +333,14 @@ def _norm(dtype: torch.dtype, shape: tuple[int, int], *, address: int = 0, packe
 
     def right() -> bool:
         near = (rstd.double() - true_rstd).abs() <= 2.0**-21 * true_rstd
+        if content == "exact":
+            return torch.equal(out, (x.float() * 2.0**-10 * weight.float()).to(dtype)) and bool(near.all())
         return bool(((out.double() - expected).abs() <= bound).all() and near.all())
 
     found = _record(lambda: rms_norm(x, weight, out, rstd, eps))
     # The closures hold the tensors; weight and x are held by name.
     return found, _launch(f"{shape}", found, poison=poison, right=_holding(right, x, weight),
-                          values_only=bool(address) or packed)  # fmt: skip
+                          values_only=bool(address or content))  # fmt: skip
 
 
 def _holding(call: Callable[[], bool], *kept: torch.Tensor) -> Callable[[], bool]:
@@ -343,6 +352,11 @@ def _rows(n: int, content: str) -> torch.Tensor:
     x = torch.randn(3, n, generator=torch.Generator().manual_seed(n))
     if content == "ties":
         return (x * 8).round() / 8
+    if content == "sorted":
+        # So that in every step of the last sort the first key is exchanged in one of them, which other waves read too.
+        x = x.sort(dim=1, descending=True).values
+        x[1] = x[1].flip(0)
+        x[2] = x[2].view(-1, 2).flip(1).reshape(-1)
     if content == "special":
         places = torch.randperm(n, generator=torch.Generator().manual_seed(1))[:40]
         x[0, places[:20]], x[0, places[20:]] = float("inf"), -0.0
@@ -354,7 +368,7 @@ def _rows(n: int, content: str) -> torch.Tensor:
 
 
 def _varied(n: int, k: int) -> torch.Tensor:
-    """2048 rows: k or 2 k NaNs with one payload bit each, ties of k and more, neighbours one bit apart, and normals of
+    """2048 rows: k to 2 k NaNs with one payload bit each, ties of k and more, neighbours one bit apart, and normals of
     which few to all are positive."""
     draw = torch.Generator().manual_seed(n + k)
     rows = 2048
@@ -362,10 +376,11 @@ def _varied(n: int, k: int) -> torch.Tensor:
     bits, places = x.view(torch.int32), torch.rand(rows, n, generator=draw).argsort(1)[:, : 2 * k]
     payload = 1 << torch.randint(0, 23, (rows, 2 * k), generator=draw, dtype=torch.int32)
     sign = torch.randint(0, 2, (rows, 2 * k), generator=draw, dtype=torch.int32) << 31
-    nans, more, ties, near = (torch.arange(rows) % 5 == kind for kind in (1, 4, 2, 3))
-    for which, count in ((nans, k), (more, 2 * k)):
-        payloads = (0x7F800000 | payload | sign)[which][:, :count]
-        bits[which] = bits[which].scatter(1, places[which][:, :count], payloads)
+    kinds = torch.arange(rows) % 5
+    nans, ties, near = (kinds == 1) | (kinds == 4), kinds == 2, kinds == 3
+    count = k + torch.randint(0, k + 1, (rows, 1), generator=draw)
+    payloads = torch.where(torch.arange(2 * k) < count, 0x7F800000 | payload | sign, bits.gather(1, places))
+    bits[nans] = bits[nans].scatter(1, places[nans], payloads[nans])
     x[ties] = torch.zeros(n).expand(int(ties.sum()), n).scatter(1, places[ties], 1.0)
     flipped = bits[:, :1] ^ 1 << torch.randint(0, 23, (rows, n), generator=draw, dtype=torch.int32)
     bits[near] = flipped[near]
@@ -373,10 +388,22 @@ def _varied(n: int, k: int) -> torch.Tensor:
     return x
 
 
+def _one_lane(n: int, k: int) -> torch.Tensor:
+    """2048 rows whose greatest elements, of either sign, are all those that one lane loads, four at a time, or two."""
+    draw, rows = torch.Generator().manual_seed(n - k), 2048
+    lane = torch.arange(n) // 4 % 64
+    one = torch.arange(rows)[:, None] % 64
+    other = one ^ 1 << torch.randint(0, 6, (rows, 1), generator=draw)
+    theirs = (lane == one) | (lane == other) & (torch.arange(rows)[:, None] >= rows // 2)
+    x = torch.randn(rows, n, generator=draw) + torch.randn(rows, 1, generator=draw)
+    return torch.where(theirs, x, x - 100.0)
+
+
 def _thresholds(n: int, k: int) -> torch.Tensor:
-    """512 rows in which the k-th greatest has other bytes each time, so that in every pass every bin is the chosen one
-    twice: with many ties, and with none; and some of the varied rows, for NaNs."""
-    draw, rows = torch.Generator().manual_seed(n + k), 512
+    """768 rows in which the k-th greatest has other bytes each time, so that in every pass every bin is the chosen one
+    three times: with many ties, with none, and with nothing below it in its bin; and some of the varied rows, for
+    NaNs."""
+    draw, rows = torch.Generator().manual_seed(n + k), 768
     wanted = torch.zeros(rows, 1, dtype=torch.int64)
     for step, start in ((1, 0), (5, 17), (9, 101), (13, 203)):
         wanted = wanted << 8 | (torch.arange(rows)[:, None] * step + start) % 256
@@ -387,8 +414,10 @@ def _thresholds(n: int, k: int) -> torch.Tensor:
     size = 256.0 ** torch.randint(1, 5, (rows, n), generator=draw)
     distance = (torch.rand(rows, n, generator=draw, dtype=torch.float64) * size).long() + 1
     place = torch.rand(rows, n, generator=draw).argsort(1)
-    keys = wanted + torch.where(place < k - 1, distance, -distance)
-    ties = torch.where(torch.arange(rows)[:, None] < rows // 2, n // 5, 1)
+    row = torch.arange(rows)[:, None]
+    below = torch.where(row < 512, wanted - distance, (wanted >> 24 << 24) - distance)
+    keys = torch.where(place < k - 1, wanted + distance, below)
+    ties = torch.where(row < 256, n // 5, 1)
     keys = torch.where((place >= k - 1) & (place < k - 1 + ties), wanted, keys).clamp(low, high)
     bits = torch.where(keys >= 1 << 31, keys - (1 << 31), (1 << 32) - 1 - keys)
     bits = torch.where(bits >= 1 << 31, bits - (1 << 32), bits).to(torch.int32)

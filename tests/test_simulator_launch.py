@@ -224,6 +224,8 @@ FAULTS = {
         None,
         "a buffer descriptor with stride 4: only raw buffers are simulated",
     ),
+    "s_mov_b32 s15, 0x827000\nbuffer_load_dword v4, v1, s[12:15], 0 offen": (None, "ends with 0x00827000: only raw"),
+    "s_mov_b32 s15, 512\nbuffer_load_dword v4, v1, s[12:15], 0 offen": (None, "ends with 0x00000200: only raw buffers"),
     "s_mov_b64 exec, 1\nds_read_b64_tr_b16 v[4:5], v1": (None, "transposed LDS read with some lanes inactive"),
     "s_mov_b64 exec, 1\nv_permlane32_swap_b32_e32 v4, v5": (None, "permlane swap with some lanes inactive"),
 }

@@ -74,6 +74,8 @@ class Access:
     halves: bool
     lower: Registers
     upper: Registers
+    # The vector row of the first AGPR.
+    offset: int
 
     def pack(self) -> bytes:
         """The C struct."""
@@ -96,14 +98,14 @@ def _access(statement: Statement, row: Opcode, first_accumulator: int) -> Access
     for position, (form, text) in enumerate(zip(row.operands, statement.operands, strict=True)):
         if form.kind == "vd" and silent:
             # The register holds the data; without sc0 nothing comes back.
-            _add(reads, form, text, first_accumulator)
+            add_operand(reads, form, text, first_accumulator)
             continue
         if position in halves:
             _add_halves(reads, text, first_accumulator, 0 in halves[position], 1 in halves[position])
             continue
         both = form.kind == "vd" and _reads_destination(statement, row)
         for into in [writes if form.kind in _DESTINATIONS else reads, *([reads] if both else [])]:
-            _add(into, form, text, first_accumulator)
+            add_operand(into, form, text, first_accumulator)
     _implicit(statement, row, reads, writes)
     vmcnt, lgkmcnt = _wait(statement) if row.kind == "wait" else (_ANY, _ANY)
     parts = _parts(statement, row, first_accumulator)
@@ -111,10 +113,11 @@ def _access(statement: Statement, row: Opcode, first_accumulator: int) -> Access
         statement=statement, row=row, reads=reads, writes=writes, effect=_effect(statement, row),
         vmcnt=vmcnt, lgkmcnt=lgkmcnt, sink=_is_sink(statement, row, writes),
         halves=parts is not None, lower=parts[0] if parts else Registers(), upper=parts[1] if parts else Registers(),
+        offset=first_accumulator,
     )  # fmt: skip
 
 
-def _add(into: Registers, form: OperandForm, text: str, first_accumulator: int) -> None:
+def add_operand(into: Registers, form: OperandForm, text: str, first_accumulator: int) -> None:
     plain = text
     for prefix in ("neg(", "abs(", "sext("):
         if plain.startswith(prefix):
@@ -205,11 +208,11 @@ def _parts(statement: Statement, row: Opcode, first_accumulator: int) -> tuple[R
         for form, text in zip(row.operands, statement.operands, strict=True):
             if form.kind in _DESTINATIONS:
                 continue
-            _add(upper, form, text, first_accumulator)
+            add_operand(upper, form, text, first_accumulator)
             if form.width == 2:
                 _add_halves(lower, text, first_accumulator, True, False)
             else:
-                _add(lower, form, text, first_accumulator)
+                add_operand(lower, form, text, first_accumulator)
         return lower, upper
     chosen = _chosen_halves(statement, row)
     if chosen is None:

@@ -13,12 +13,16 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from inductor_flydsl.simulator import abi, access, assembly, build, decode, events, wait_states
+import numpy as np
+import numpy.typing as npt
+
+from inductor_flydsl.simulator import abi, access, assembly, build, decode, events, trace, wait_states
 from inductor_flydsl.simulator import hazards as hazard_mode
 from inductor_flydsl.simulator.assembly import Kernel, KernelFacts
 from inductor_flydsl.simulator.assumptions import flipped
 from inductor_flydsl.simulator.errors import SimulatorError, SimulatorFault, StepLimitExceeded, WaveState
 from inductor_flydsl.simulator.hazards import Finding, Hazards
+from inductor_flydsl.simulator.trace import Trace
 
 # A 4096^3 bf16 GEMM of 128x128x64 tiles executes about 4e7 wave-instructions.
 DEFAULT_STEP_LIMIT = 1_000_000_000
@@ -148,6 +152,7 @@ class _Launch(ctypes.Structure):
         ("clock", ctypes.c_uint32),
         ("hazards", ctypes.c_void_p),
         ("shadow", ctypes.c_void_p),
+        ("recording", ctypes.c_void_p),
         ("counters", _Counters),
         ("fault", _Fault),
     ]
@@ -241,6 +246,51 @@ class Program:
             step_limit=step_limit, assumptions=assumptions,
         )  # fmt: skip
 
+    def record(
+        self,
+        *,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        kernarg: bytes,
+        buffers: Sequence[Buffer],
+        dynamic_lds: int = 0,
+        workgroups: Sequence[int],
+        steps: bool = True,
+        line_limit: int = 0,
+        held: npt.NDArray[np.uint64] | None = None,
+        step_limit: int | None = None,
+    ) -> Trace:
+        """Runs only `workgroups` (linear ids) and records what their waves did, for the timing model.
+
+        steps: keep every wave-instruction; without it only each workgroup's sums are kept. line_limit: each wave stops
+        after touching so many new 128-byte lines by loads, and the trace holds those lines. held: lines that
+        L2 holds beforehand. Arithmetic that neither
+        control nor addresses depend on is left out, so what the kernel stores is meaningless. Raises as launch().
+        """
+        waves = abi.check_shape(self._kernel, grid, block, dynamic_lds)
+        recording = trace.Recorder(
+            self._core, workgroups, waves, kinds=self.timing_facts.kinds, skipped=self.timing_facts.skipped,
+            steps=steps, line_limit=line_limit, held=held,
+        )  # fmt: skip
+        with recording:
+            self._launch(
+                None, grid=grid, block=block, kernarg=kernarg, buffers=buffers, dynamic_lds=dynamic_lds,
+                step_limit=step_limit, assumptions=(), recording=recording.address,
+            )  # fmt: skip
+            return recording.trace()
+
+    @functools.cached_property
+    def timing_facts(self) -> trace.Facts:
+        """What the timing model has to know about each instruction."""
+        records = access.accesses(self._kernel.lines, self._decoded.rows, self._decoded.first_accumulator)
+        return trace.facts(records, self._branch_targets)
+
+    @functools.cached_property
+    def _branch_targets(self) -> list[int]:
+        """Per instruction where it may jump: an index, or -1."""
+        records = decode.INSTRUCTION.iter_unpack(self._decoded.code)
+        return [record[5] if row.kind == "branch" else -1 for row, record in zip(self._decoded.rows, records)]
+
     def _checked(self, hazards: Hazards, *, buffers: Sequence[Buffer], **options: Any) -> LaunchResult:
         """A run in hazard mode for each order of waves, on the same memory; what differs between them is a finding."""
         written = [buffer for buffer in buffers if buffer.writable and buffer.nbytes]
@@ -293,6 +343,7 @@ class Program:
         dynamic_lds: int,
         step_limit: int | None,
         assumptions: Iterable[str],
+        recording: int | None = None,
     ) -> LaunchResult:
         facts = self._kernel.facts
         waves = abi.check_shape(self._kernel, grid, block, dynamic_lds)
@@ -337,6 +388,7 @@ class Program:
             states=ctypes.addressof(states),
             assumptions=bits,
             hazards=None if checker is None else checker.address,
+            recording=recording,
         )
         started = time.perf_counter()
         status = self._core.gfx950_launch(ctypes.byref(launch))

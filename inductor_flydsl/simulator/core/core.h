@@ -190,6 +190,7 @@ typedef struct {
     u32 clock;          /* what s_memtime read last */
     struct Hazards *hazards; /* hazard.h; NULL: plain execution */
     void *shadow;            /* hazard.c's own */
+    struct Recording *recording; /* trace.h; NULL: nothing is recorded */
     Counters counters;
     Fault fault;
 } Launch;

@@ -5,6 +5,7 @@
 #define GFX950_COUNTING_H
 
 #include "hazard.h"
+#include "trace.h"
 
 enum { LINE_BYTES = 128, LDS_BANKS = 64, SEEN_SLOTS = 1024 };
 
@@ -78,6 +79,7 @@ static inline Profile *profile_of(const Wave *wave, const Instruction *in) {
 static inline void count_global(Wave *wave, const Instruction *in, const u64 *address, u64 active, u32 bytes) {
     if (!active) return;
     if (wave->launch->shadow) hazard_memory(wave, address, active, bytes);
+    if (wave->launch->recording) trace_memory(wave, address, active, bytes);
     Profile *profile = profile_of(wave, in);
     u64 base = address[__builtin_ctzll(active)];
     u64 key = pattern_key(address, base, active, base % LINE_BYTES, bytes);
@@ -100,6 +102,7 @@ static inline void count_lds(Wave *wave, const Instruction *in, const u64 *addre
     }
     profile->units += profile->key_units;
     profile->excess += profile->key_excess;
+    if (wave->launch->recording) trace_lds(wave, address, active, bytes, profile->key_units);
 }
 
 #endif

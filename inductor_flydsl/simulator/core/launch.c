@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "hazard.h"
+#include "trace.h"
 
 /* Recognisable garbage for what the hardware leaves undefined at wave start. */
 enum { GARBAGE_LDS = 0xa5 };
@@ -299,8 +300,11 @@ int gfx950_launch(Launch *launch) {
         fenv_t caller;
         fegetenv(&caller);
         fesetenv(FE_DFL_ENV);
-        status = launch->hazards ? hazard_run_grid(launch, waves, count, lds) : run_grid(launch, waves, count, lds);
-        if (launch->hazards && status) report_waves(waves, count);
+        if (launch->recording)
+            status = trace_run(launch, waves, count, lds);
+        else
+            status = launch->hazards ? hazard_run_grid(launch, waves, count, lds) : run_grid(launch, waves, count, lds);
+        if ((launch->hazards || launch->recording) && status) report_waves(waves, count);
         fesetenv(&caller);
     } else {
         launch->fault.code = FAULT_HOST;

@@ -87,6 +87,10 @@ static int read_descriptor(Wave *wave, const Instruction *in, int operand, Descr
                            word[1] >> 16 & 0x3fffu);
     if (word[1] >> 31)
         return raise_fault(wave, FAULT_OTHER, -1, 0, 0, "a swizzled buffer descriptor: only raw buffers are simulated");
+    /* Data format 0 is no buffer; from bit 19 on come what adds the lane's number, and the resource's type. */
+    if (word[3] >> 19 || !(word[3] >> 15))
+        return raise_fault(wave, FAULT_OTHER, -1, 0, 0,
+                           "a buffer descriptor that ends with 0x%08x: only raw buffers are simulated", word[3]);
     return CONTINUE;
 }
 
@@ -227,6 +231,7 @@ static int rows_to_lds(Wave *wave, const Instruction *in, const u32 *rows, u64 e
     LANES place[i] = (u64)(uintptr_t)wave->lds + base + (u32)i * bytes;
     if (exec && base + (u64)LANE_COUNT * bytes <= wave->launch->lds_bytes && wave->launch->shadow)
         hazard_lds(wave, place, exec, bytes);
+    if (wave->launch->recording) trace_lds(wave, NULL, exec, bytes, 0);
     for (u64 rest = exec; rest; rest &= rest - 1) {
         u32 lane = (u32)__builtin_ctzll(rest), offset = base + lane * bytes;
         if ((u64)offset + bytes > wave->launch->lds_bytes)
@@ -343,6 +348,7 @@ static int scratch_offsets(Wave *wave, const Instruction *in, u64 *address, u64 
             return raise_fault(wave, FAULT_SCRATCH, lane, (u64)offset, bytes, "%s", "");
         address[lane] = (u64)(uintptr_t)(wave->scratch + (size_t)lane * size + (size_t)offset);
     }
+    if (wave->launch->recording) trace_scratch(wave, address, exec, (u32)bytes);
     return CONTINUE;
 }
 
