@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from inductor_flydsl import __main__, config, simulator
-from inductor_flydsl.benchmarks import charts, command, memory, modelled, ours, pool, shapes, suites, summary
+from inductor_flydsl.benchmarks import charts, command, memory, modelled, ours, pool, shapes, studies, suites, summary
 from inductor_flydsl.benchmarks.peers import PeerMissing
 from inductor_flydsl.benchmarks.results import Results, Time
 from inductor_flydsl.benchmarks.shapes import GroupedShape, Shape
@@ -138,26 +138,26 @@ class StandIn:
                 raise suites.Unserved(f"{name} has nothing")
             return found
 
-        def launches(suite: str, shape: Shape, config: Config) -> Any:
-            return (name, shape.name, config.name)
+        return types.SimpleNamespace(configs=configs, code_fields=lambda suite: {"torch": "2.15.0", "code": self.code})
 
-        return types.SimpleNamespace(
-            configs=configs, launches=launches, code_fields=lambda suite: {"torch": "2.15.0", "code": self.code}
-        )
+    def studied(self, suite: str, side: str, shape: Shape, config: Config, *, folder: Path, code: str) -> Any:
+        return (side, shape.name, config.name)
 
     def model(self) -> types.ModuleType:
         module = types.ModuleType("inductor_flydsl.simulator.timing")
 
-        def time(launches: Any, *, harness: str, ragged: bool = False) -> Any:
-            self.modelled.append(launches)
-            us = self.times[launches]
+        def time(studies: Any, *, harness: str, machine: Any) -> Any:
+            assert harness == "graph"
+            self.modelled.append(studies)
+            us = self.times[studies]
             if isinstance(us, BaseException):
                 raise us
             return types.SimpleNamespace(
                 us=us, low_us=us - 1, high_us=us + 1, launch_us=2.0, bound="matrix", breakdown={"matrix": us - 2}
             )
 
-        module.modelled = time  # type: ignore[attr-defined]
+        module.evaluated = time  # type: ignore[attr-defined]
+        module.Machine = object  # type: ignore[attr-defined]
         module.model_hash = lambda: self.model_hash  # type: ignore[attr-defined]
         module.roofline_us = lambda *, flops, nbytes, dtype, harness: 5.0  # type: ignore[attr-defined]
         return module
@@ -177,6 +177,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandI
         }
     )  # fmt: skip
     monkeypatch.setattr(modelled, "side", made.side)
+    monkeypatch.setattr(studies, "studied", made.studied)
     monkeypatch.setitem(sys.modules, "inductor_flydsl.simulator.timing", made.model())
     monkeypatch.setattr(simulator, "timing", made.model(), raising=False)
     with config.patch(store_dir=str(tmp_path / "store")):
