@@ -20,7 +20,7 @@ import pytest
 import torch
 
 from inductor_flydsl import __main__, config, simulator
-from inductor_flydsl.benchmarks import charts, command, memory, modelled, ours, pool, shapes, suites, summary
+from inductor_flydsl.benchmarks import charts, command, memory, modelled, ours, pool, shapes, studies, suites, summary
 from inductor_flydsl.benchmarks.peers import PeerMissing
 from inductor_flydsl.benchmarks.results import Results, Time
 from inductor_flydsl.benchmarks.shapes import GroupedShape, Shape
@@ -76,6 +76,7 @@ def test_the_work_of_a_shape() -> None:
     eight, four = work("mxfp", 0), work("mxfp", 17)
     assert (eight.dtype, four.dtype, eight.flops) == ("8_bit", "4_bit", four.flops)
     assert eight.nbytes - four.nbytes == (32 + 4096) * 4096 / 2
+    assert eight.nbytes == (32 + 4096) * (4096 + 4096 / 32) + 32 * 4096 * 2
     # Groups without rows read no part of B: 5 of 8 have some.
     assert work("grouped", 20).nbytes == 2.0 * (4608 * 4096 + 5 * 4096**2 + 4608 * 4096)
     assert work("rms_norm", 0).nbytes == 2 * 8192 * 4096 * 2 + 4096 * 2 + 8192 * 4
@@ -137,26 +138,26 @@ class StandIn:
                 raise suites.Unserved(f"{name} has nothing")
             return found
 
-        def launches(suite: str, shape: Shape, config: Config) -> Any:
-            return (name, shape.name, config.name)
+        return types.SimpleNamespace(configs=configs, code_fields=lambda suite: {"torch": "2.15.0", "code": self.code})
 
-        return types.SimpleNamespace(
-            configs=configs, launches=launches, code_fields=lambda suite: {"torch": "2.15.0", "code": self.code}
-        )
+    def studied(self, suite: str, side: str, shape: Shape, config: Config, *, folder: Path, code: str) -> Any:
+        return (side, shape.name, config.name)
 
     def model(self) -> types.ModuleType:
         module = types.ModuleType("inductor_flydsl.simulator.timing")
 
-        def time(launches: Any, *, harness: str, ragged: bool = False) -> Any:
-            self.modelled.append(launches)
-            us = self.times[launches]
+        def time(studies: Any, *, harness: str, machine: Any) -> Any:
+            assert harness == "graph"
+            self.modelled.append(studies)
+            us = self.times[studies]
             if isinstance(us, BaseException):
                 raise us
             return types.SimpleNamespace(
                 us=us, low_us=us - 1, high_us=us + 1, launch_us=2.0, bound="matrix", breakdown={"matrix": us - 2}
             )
 
-        module.modelled = time  # type: ignore[attr-defined]
+        module.evaluated = time  # type: ignore[attr-defined]
+        module.Machine = object  # type: ignore[attr-defined]
         module.model_hash = lambda: self.model_hash  # type: ignore[attr-defined]
         module.roofline_us = lambda *, flops, nbytes, dtype, harness: 5.0  # type: ignore[attr-defined]
         return module
@@ -176,6 +177,7 @@ def stand_in(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[StandI
         }
     )  # fmt: skip
     monkeypatch.setattr(modelled, "side", made.side)
+    monkeypatch.setattr(studies, "studied", made.studied)
     monkeypatch.setitem(sys.modules, "inductor_flydsl.simulator.timing", made.model())
     monkeypatch.setattr(simulator, "timing", made.model(), raising=False)
     with config.patch(store_dir=str(tmp_path / "store")):
@@ -222,6 +224,13 @@ def test_a_candidate_that_fails_is_told_and_the_others_count(stand_in: StandIn) 
     assert f"losses, modelled: 1 of 2: {ROWS[1]}" in text and "nothing was measured" in text
 
 
+def test_a_row_that_the_peer_does_not_serve_falls_short(stand_in: StandIn) -> None:
+    del stand_in.times["pytorch", ROWS[0], "x"]
+    row = report()["rows"][0]
+    assert (row["peer_us"], row["ours_us"], row["ok"]) == (None, 10, False)
+    assert row["reason"] == "peer: pytorch has nothing"
+
+
 def test_an_interrupted_run_goes_on(stand_in: StandIn) -> None:
     cut = ("pytorch", ROWS[1], "x")
     stand_in.times[cut] = KeyboardInterrupt()
@@ -241,8 +250,11 @@ def test_an_interrupted_run_goes_on(stand_in: StandIn) -> None:
 def test_what_ends_the_life_of_a_result(stand_in: StandIn) -> None:
     report()
     stand_in.modelled.clear()
-    report(fresh=True)
+    stand_in.times["ours", ROWS[0], "b"] = 16.0
+    assert report(fresh=True)["rows"][0]["ours_us"] == 14
     assert len(stand_in.modelled) == 7
+    # Of two results the later one counts.
+    assert report()["rows"][0]["ours_us"] == 14 and len(stand_in.modelled) == 7
     for change in ("model_hash", "code"):
         stand_in.modelled.clear()
         setattr(stand_in, change, f"{change}-2")
