@@ -140,11 +140,15 @@ def test_lds_conflicts_and_atomics_at_one_address_cost() -> None:
 
 def test_waves_meet_at_a_barrier() -> None:
     """Wave 1 has 200 instructions more before it; wave 0 waits."""
-    late = """
+    late = (
+        """
     v_readfirstlane_b32 s3, v0
     s_cmp_lt_u32 s3, 64
     s_cbranch_scc1 .Lmeet
-    """ + 200 * "v_add_u32_e32 v2, v2, v0\n" + ".Lmeet:\n"
+    """
+        + 200 * "v_add_u32_e32 v2, v2, v0\n"
+        + ".Lmeet:\n"
+    )
     after = "v_add_u32_e32 v2, v2, v0\n"
     with_barrier = clocks(late + "s_barrier\n" + after, block=128)
     without = clocks(late + after, block=128)
@@ -328,3 +332,23 @@ def test_every_constant_has_a_source_and_decides_the_hash(monkeypatch: pytest.Mo
             patched.setitem(CONSTANTS, name, dataclasses.replace(constant, value=constant.value * 1.01))
             hashes.add(timing.model_hash())
     assert len(hashes) == len(CONSTANTS) + 1
+
+
+def test_stored_values_that_decide_are_not_left_out() -> None:
+    """A loop as long as a number says that the kernel itself has stored: the recording runs all arithmetic then."""
+    body = """
+    v_mov_b32_e32 v3, 0
+    v_add_u32_e32 v2, 40, v3
+    buffer_store_dword v2, v3, s[8:11], 0 offen
+    s_waitcnt vmcnt(0)
+    buffer_load_dword v4, v3, s[8:11], 0 offen
+    s_waitcnt vmcnt(0)
+    v_readfirstlane_b32 s3, v4
+    .Lloop:
+    s_sub_u32 s3, s3, 1
+    s_cmp_lg_u32 s3, 0
+    s_cbranch_scc1 .Lloop
+    """
+    made = captured(body)
+    assert any(made.program.timing_facts.skipped), "nothing is left out: the test shows nothing"
+    assert len(recorded(made).steps) == made.run().instructions

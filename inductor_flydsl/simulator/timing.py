@@ -40,6 +40,8 @@ _ROUNDS = 3
 _CU_CLASSES = 6
 _STUDY_FILES = ("timing.py", "replay.py", "trace.py", "core/trace.c", "core/trace.h")
 _REPRESENTATIVES = 6
+_LOOKED_AT = 48
+_LOOKED_AT_STEPS = 5_000_000
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -65,7 +67,8 @@ def modelled(
     """The modelled time of a call that makes these launches, in order.
 
     harness: "graph" (a replayed graph) or "events" (GPU events around calls from the host): what the launch costs.
-    ragged: workgroups differ in their work (a persistent grid, ragged groups), so each one's work is counted.
+    ragged: workgroups differ in their work (a persistent grid, ragged groups), so the work of
+    many of them is counted.
     machine: other constants than the table's. Raises ValueError for an unknown harness, and the simulator's errors.
     """
     chosen = machine or Machine()
@@ -229,7 +232,8 @@ def study(launch: Launch, *, ragged: bool = False, machine: Machine | None = Non
     concurrent = min(grid, cus * slots)
     sample = list(range(0, concurrent, xcds))[:_FOOTPRINT_WORKGROUPS]
     # The workgroup that does most stands for all where they are alike: those at the edge do less.
-    work = _record(launch, range(grid) if ragged else sample[:8], steps=False).summaries
+    looked_at = _spread(launch, grid) if ragged else sample[:8]
+    work = _record(launch, looked_at, steps=False).summaries
     waves = -(-threads // 64)
     limit = max(_FOOTPRINT_LINES, _FOOTPRINT_TOTAL // (len(sample) * waves))
     footprint = _record(launch, sample, line_limit=limit).lines
@@ -239,7 +243,7 @@ def study(launch: Launch, *, ragged: bool = False, machine: Machine | None = Non
     loads = len(footprint) - int(users[np.isin(lines, held)].sum())
     miss = distinct / loads if loads else 1.0
     if ragged:
-        chosen_groups, member_of = _representatives(work["steps"].astype(np.float64))
+        chosen_groups, member_of = _representatives(np.asarray(looked_at), work["steps"].astype(np.float64), grid)
     else:
         chosen_groups, member_of = (
             [int(work["workgroup"][int(np.argmax(work["steps"]))])],
@@ -281,13 +285,29 @@ def _record(launch: Launch, workgroups: Sequence[int], **options: Any) -> Trace:
     )  # fmt: skip
 
 
-def _representatives(weight: npt.NDArray[np.float64]) -> tuple[list[int], npt.NDArray[np.int64]]:
-    """Workgroups at even quantiles of the work, the heaviest among them; and for each workgroup its representative."""
+def _spread(launch: Launch, grid: int) -> list[int]:
+    """Workgroups all over the grid, out of step with XCDs and rows of tiles; all of them where they do little."""
+    steps = int(_record(launch, [0], steps=False).summaries["steps"][0])
+    count = max(_LOOKED_AT, _LOOKED_AT_STEPS // max(steps, 1))
+    if grid <= count:
+        return list(range(grid))
+    stride = grid / count
+    return sorted({0, grid - 1, *(int(n * stride + n * 5 % 8 * stride / 8) for n in range(count))})
+
+
+def _representatives(
+    numbers: npt.NDArray[np.int64], weight: npt.NDArray[np.float64], grid: int
+) -> tuple[list[int], npt.NDArray[np.int64]]:
+    """Of the workgroups `numbers` and their work: those at even quantiles, and for each workgroup who stands for it.
+
+    A workgroup that was not looked at is taken for its nearest neighbour that was.
+    """
     order = np.argsort(weight, kind="stable")
     at = np.unique(np.linspace(0, len(order) - 1, min(_REPRESENTATIVES, len(order))).round().astype(int))
     chosen = order[at]
     nearest = np.abs(weight[:, None] - weight[chosen][None, :]).argmin(axis=1)
-    return [int(each) for each in chosen], nearest
+    neighbour = np.abs(np.arange(grid)[:, None] - numbers[None, :]).argmin(axis=1)
+    return [int(numbers[each]) for each in chosen], nearest[neighbour]
 
 
 def _queues(

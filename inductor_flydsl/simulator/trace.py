@@ -25,7 +25,7 @@ STEP = np.dtype(
     ]
 )  # fmt: skip
 SUMMARY = np.dtype([(name, "<u4") for name in ("workgroup", "steps", "matrix", "loaded", "stored", "sectors")])
-_STORE, _MATRIX, _LDS_ATOMIC = 1, 2, 3
+_STORE, _MATRIX, _LDS_ATOMIC, _CONTROL_LOAD = 1, 2, 3, 4
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -70,6 +70,7 @@ class _Recording(ctypes.Structure):
         ("lines", ctypes.c_void_p),
         ("line_count", ctypes.c_uint64),
         ("tracer", ctypes.c_void_p),
+        ("conflict", ctypes.c_uint32),
     ]
 
 
@@ -119,6 +120,11 @@ class Recorder:
     def __exit__(self, *exception: object) -> None:
         self._core.gfx950_free_recording(ctypes.byref(self._recording))
 
+    @property
+    def conflict(self) -> bool:
+        """Whether a load whose value matters met a line that the kernel had stored: arithmetic was left out wrongly."""
+        return bool(self._recording.conflict)
+
     def trace(self) -> Trace:
         """A copy of what the core has recorded."""
         made = self._recording
@@ -134,10 +140,15 @@ class Recorder:
 
 def facts(records: Sequence[Access], targets: Sequence[int]) -> Facts:
     """The facts of a kernel's instructions. targets: where each may jump, as an index, or -1."""
-    kinds = bytes(_kind(record) for record in records)
-    skipped = _skipped(records, targets)
+    skipped, control = _skipped(records, targets)
+    kinds = bytes(_CONTROL_LOAD if load else _kind(record) for record, load in zip(records, control, strict=True))
     # The guard behind the last instruction.
     return Facts(accesses=tuple(records), kinds=kinds + b"\0", skipped=skipped + b"\0")
+
+
+def without_control_loads(kinds: bytes) -> bytes:
+    """The same, with loads whose values matter as any others."""
+    return kinds.replace(bytes([_CONTROL_LOAD]), b"\0")
 
 
 def _kind(record: Access) -> int:
@@ -148,15 +159,17 @@ def _kind(record: Access) -> int:
     return _LDS_ATOMIC if record.effect == access.LDS_ATOMIC else 0
 
 
-def _skipped(records: Sequence[Access], targets: Sequence[int]) -> bytes:
+def _skipped(records: Sequence[Access], targets: Sequence[int]) -> tuple[bytes, list[bool]]:
     """A byte per instruction: 1 for vector arithmetic whose result neither control nor an address depends on.
 
     Scalar instructions always run. What they read, and the addresses of every access, are followed back to what made
-    them. A write ends the search for earlier ones where all lanes are
-    surely active, or where what reads it does so under the same mask; else both count. Where loaded values matter, what is stored matters too.
+    them. A write ends the search for earlier ones where all lanes are surely active, or where what reads it does so
+    under the same mask; else both count. Where values loaded from LDS or private memory matter, what is stored there
+    matters too. Loads of memory whose values matter are told apart: what this kernel stored is nothing to them, and
+    the recording is given up where one meets such a line.
     """
     if any(record.statement.mnemonic.startswith(("s_setpc", "s_swappc", "s_call")) for record in records):
-        return bytes(len(records))
+        return bytes(len(records)), [False] * len(records)
     full = _full_exec(records, targets)
     stores_matter = False
     while True:
@@ -164,10 +177,19 @@ def _skipped(records: Sequence[Access], targets: Sequence[int]) -> bytes:
         if loads_matter == stores_matter:
             break
         stores_matter = True
-    return bytes(
-        record.row.kind in ("valu", "mfma") and not needed
-        for record, needed in zip(records, wanted, strict=True)
+    skipped = bytes(
+        record.row.kind in ("valu", "mfma") and not needed for record, needed in zip(records, wanted, strict=True)
     )
+    control = [_is_memory_load(record) and needed for record, needed in zip(records, wanted, strict=True)]
+    return skipped, control
+
+
+def _is_memory_load(record: Access) -> bool:
+    return record.effect == access.LOAD and not record.statement.mnemonic.startswith("scratch")
+
+
+def _is_memory_store(record: Access) -> bool:
+    return record.effect == access.STORE and not record.statement.mnemonic.startswith("scratch")
 
 
 _MEMORY = frozenset({"vmem", "lds"})
@@ -296,8 +318,8 @@ def _needed(
                 here &= ~(scalars | record.writes.vector)
             here |= record.reads.scalar << _SCALARS
             if record.row.kind in _MEMORY:
-                loads_matter |= wanted
-                everything = stores_matter or wanted
+                loads_matter |= wanted and not _is_memory_load(record)
+                everything = (stores_matter and not _is_memory_store(record)) or wanted
                 here |= record.reads.vector if everything else _address_registers(record)
             elif record.row.kind not in ("valu", "mfma"):
                 here |= record.reads.vector

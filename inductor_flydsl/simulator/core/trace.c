@@ -85,6 +85,7 @@ static void touch(Wave *wave, u64 line, int what) {
     Step *step = &tracer->current;
     bool store = what == TOUCH_STORE || what == TOUCH_PRIVATE_STORE;
     bool known = entry->line;
+    if (entry->stored && recording->kind[step->instruction] == TRACE_CONTROL_LOAD) recording->conflict = 1;
     if (!known) {
         entry->line = line + 1;
         ++tracer->used;
@@ -225,6 +226,8 @@ static int run_wave(Wave *wave) {
         ++tracer->summary->steps;
         tracer->summary->matrix += recording->kind[pc] == TRACE_MATRIX;
         if (recording->record_steps && !keep_step(tracer, &tracer->waves[wave->id])) tracer->failed = true;
+        if (recording->conflict)
+            return raise_fault(wave, FAULT_OTHER, -1, 0, 0, "a value that this kernel stored decides what it does");
         if (tracer->failed) {
             launch->fault.code = FAULT_HOST;
             launch->fault.lane = -1;

@@ -42,9 +42,10 @@ typedef struct Recording {
     u64 *lines;            /* made here: per workgroup, `loaded` of them */
     u64 line_count;
     struct Tracer *tracer; /* trace.c's own */
+    u32 conflict;          /* a load whose value matters met a line that was stored */
 } Recording;
 
-enum { TRACE_OTHER = 0, TRACE_STORE = 1, TRACE_MATRIX = 2, TRACE_LDS_ATOMIC = 3 };
+enum { TRACE_OTHER = 0, TRACE_STORE = 1, TRACE_MATRIX = 2, TRACE_LDS_ATOMIC = 3, TRACE_CONTROL_LOAD = 4 };
 
 /* Runs the recording's workgroups. Returns CONTINUE or FAULT. */
 int trace_run(Launch *launch, Wave *waves, u32 count, u8 *lds);
