@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import mmap
 import os
 import weakref
@@ -17,6 +18,18 @@ _libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
 _MAP_FIXED = 0x10
 
 
+# What a GPU's allocator starts a tensor at (PyTorch's caching allocator), so that lines are shared as they are there.
+_ALIGNMENT = 512
+
+
+def empty(*sizes: int, dtype: torch.dtype = torch.float32) -> torch.Tensor:
+    """A contiguous tensor of unwritten memory, aligned as on a GPU."""
+    nbytes = math.prod(sizes) * dtype.itemsize
+    memory = torch.empty(nbytes + _ALIGNMENT, dtype=torch.uint8)
+    first = -memory.data_ptr() % _ALIGNMENT
+    return memory[first : first + nbytes].view(dtype).view(sizes)
+
+
 def normal_rows(m: int, n: int, *, seed: int, distinct: int = 32) -> torch.Tensor:
     """A contiguous fp32 [M, N] of random normal values, whose rows from `distinct` on repeat the first ones.
 
@@ -25,7 +38,8 @@ def normal_rows(m: int, n: int, *, seed: int, distinct: int = 32) -> torch.Tenso
     """
     generator = torch.Generator().manual_seed(seed)
     if m <= distinct or (distinct * n * 4) % mmap.PAGESIZE:
-        return torch.randn(m, n, generator=generator)
+        rows = empty(m, n)
+        return rows.copy_(torch.randn(m, n, generator=generator))
     part = distinct * n * 4
     whole = m * n * 4
     length = -(-whole // part) * part

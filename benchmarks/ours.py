@@ -9,6 +9,7 @@ import torch
 
 import inductor_flydsl
 from inductor_flydsl import compiler, config, device, launch
+from inductor_flydsl.benchmarks import memory
 from inductor_flydsl.benchmarks.shapes import Shape
 from inductor_flydsl.benchmarks.suites import SUITES, Unserved
 from inductor_flydsl.ops import OPS
@@ -18,8 +19,8 @@ from inductor_flydsl.simulator import Launch
 def _gemm(shape: Any) -> tuple[Any, tuple[torch.Tensor, ...]]:
     from inductor_flydsl.ops import gemm
 
-    a, weight = (torch.empty(rows, shape.k, dtype=torch.bfloat16) for rows in (shape.m, shape.n))
-    out = torch.empty(shape.m, shape.n, dtype=torch.bfloat16)
+    a, weight = (memory.empty(rows, shape.k, dtype=torch.bfloat16) for rows in (shape.m, shape.n))
+    out = memory.empty(shape.m, shape.n, dtype=torch.bfloat16)
     return gemm.Problem.from_tensors(a, weight.t()), (a, weight.t(), out)
 
 

@@ -12,6 +12,8 @@ from simulator_kernels import text
 
 import inductor_flydsl
 from inductor_flydsl import config, device, launch, simulator
+from inductor_flydsl.benchmarks import model
+from inductor_flydsl.benchmarks.suites import SUITES
 from inductor_flydsl.ops import gemm
 from inductor_flydsl.simulator import Launch, replay, timing, trace
 from inductor_flydsl.simulator.machine import CONSTANTS, Machine
@@ -55,7 +57,7 @@ def clocks(body: str, machine: Machine = QUIET, **options: int) -> float:
         recorded(made),
         replay.costs(made.program.timing_facts, machine),
         machine,
-        [replay.CuClass(members=1, slots=1, queue=(0,), miss=1.0, hbm_read=0, hbm_write=0, far_distance=20)],
+        [replay.CuClass(members=1, slots=1, queue=(0,), miss=1.0, hbm_read=0, hbm_write=0, far_distance=255)],
     )
     return found.ends[0]
 
@@ -322,6 +324,45 @@ def test_wrong_names_are_told() -> None:
         timing.evaluated([], harness="gaph", machine=Machine())
     with pytest.raises(ValueError, match="'clok' is no constant of the timing model"):
         Machine.of(clok=2.0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+    """A published row of no suite."""
+
+    name: str
+    published_us: float
+
+
+def published(machine: Machine, without: float = 1.0) -> list[model.Published]:
+    """Copies of four sizes, as `machine` would have published them; the last one `without` times as long."""
+    rows = []
+    for grid in (512, 2048, 8192, 16384):
+        study = timing.study(streaming(grid))
+        us = timing.evaluated([study], harness="graph", machine=machine, ranges=False).us
+        row = Row(name=str(grid), published_us=us * (without if grid == 16384 else 1))
+        rows.append(model.Published(suite=SUITES["dense"], shape=row, candidates=(("the only one", [study]),)))
+    return rows
+
+
+def test_leave_one_out_is_what_the_other_rows_say() -> None:
+    """Rows that the constants explain stay explained; one that stands apart moves the constants, but not its own."""
+    agreed = model.leave_one_out(published(Machine()), Machine())
+    assert max(abs(error) for error in agreed) < 0.01
+    apart = published(Machine(), without=1.3)
+    errors = model.leave_one_out(apart, Machine())
+    assert errors[-1] == pytest.approx(apart[-1].best(Machine())[0] / apart[-1].shape.published_us - 1, abs=0.1)
+    assert abs(errors[-1]) > max(abs(error) for error in errors[:-1])
+
+
+def test_a_row_is_its_best_candidate() -> None:
+    small, large = (row.candidates[0][1] for row in published(Machine())[:2])
+    row = model.Published(
+        suite=SUITES["dense"], shape=Row(name="x", published_us=10.0), candidates=(("large", large), ("small", small))
+    )
+    us, name = row.best(Machine())
+    assert name == "small"
+    assert row.error(Machine()) == pytest.approx(np.log(us / 10.0))
 
 
 def test_every_constant_has_a_source_and_decides_the_hash(monkeypatch: pytest.MonkeyPatch) -> None:

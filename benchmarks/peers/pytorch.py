@@ -451,38 +451,38 @@ def _only(launches: tuple[Launch, ...]) -> Launch:
 def mm_launch(m: int, n: int, k: int, tiling: Tiling, *, dtype: str = "bf16") -> Launch:
     """The launch of C[M, N] = A[M, K] B[N, K]^T, dtype bf16 or fp16. No tensor is filled."""
     kind = {"bf16": torch.bfloat16, "fp16": torch.float16}[dtype]
-    a, b, out = (torch.empty(shape, dtype=kind) for shape in ((m, k), (n, k), (m, n)))
+    a, b, out = (memory.empty(*shape, dtype=kind) for shape in ((m, k), (n, k), (m, n)))
     return _only(mm(a, b.t(), out, tiling, call=capture_flydsl))
 
 
 def scaled_mm_launch(m: int, n: int, k: int, tiling: Tiling, *, dtype: str) -> Launch:
     """The launch of a product of mxfp8 or mxfp4 operands as for mm_launch, K in elements, with a bf16 output."""
     width = k // 2 if dtype == "mxfp4" else k
-    a, b = torch.empty(m, width, dtype=torch.uint8), torch.empty(n, width, dtype=torch.uint8)
-    scale_a, scale_b = (torch.empty(rows, k // 32, dtype=torch.uint8) for rows in (m, n))
-    out = torch.empty(m, n, dtype=torch.bfloat16)
+    a, b = memory.empty(m, width, dtype=torch.uint8), memory.empty(n, width, dtype=torch.uint8)
+    scale_a, scale_b = (memory.empty(rows, k // 32, dtype=torch.uint8) for rows in (m, n))
+    out = memory.empty(m, n, dtype=torch.bfloat16)
     return _only(scaled_mm(a, b.t(), scale_a, scale_b, out, tiling, dtype=dtype, call=capture_flydsl))
 
 
 def grouped_mm_launch(rows: Sequence[int], n: int, k: int, tiling: Tiling) -> Launch:
     """The launch of a bf16 product by groups of `rows` rows each, B [G, K, N]. Only the offsets are filled."""
     offsets = torch.tensor(rows).cumsum(0).to(torch.int32)
-    a, out = (torch.empty(sum(rows), width, dtype=torch.bfloat16) for width in (k, n))
-    b = torch.empty(len(rows), k, n, dtype=torch.bfloat16)
+    a, out = (memory.empty(sum(rows), width, dtype=torch.bfloat16) for width in (k, n))
+    b = memory.empty(len(rows), k, n, dtype=torch.bfloat16)
     return _only(grouped_mm(a, b, offsets, out, tiling, call=capture_flydsl))
 
 
 def rms_norm_launch(m: int, n: int, *, dtype: str) -> Launch:
     """The launch of a norm of x[M, N], dtype fp16, bf16 or fp32. No tensor is filled."""
     kind = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[dtype]
-    x, out = torch.empty(m, n, dtype=kind), torch.empty(m, n, dtype=kind)
-    weight, rstd = torch.empty(n, dtype=kind), torch.empty(m, dtype=torch.float32)
+    x, out = memory.empty(m, n, dtype=kind), memory.empty(m, n, dtype=kind)
+    weight, rstd = memory.empty(n, dtype=kind), memory.empty(m, dtype=torch.float32)
     return _only(rms_norm(x, weight, out, rstd, 1e-6, call=capture_flydsl))
 
 
 def topk_launch(m: int, n: int, k: int, *, deterministic: bool = False, seed: int = 0) -> Launch:
     """The launch of the k greatest of each row of x[M, N], which holds random normal values, by PyTorch's choice."""
     x = memory.normal_rows(m, n, seed=seed)
-    values, indices = torch.empty(m, k), torch.empty(m, k, dtype=torch.int64)
+    values, indices = memory.empty(m, k), memory.empty(m, k, dtype=torch.int64)
     radix = topk_family(n, k) == "radix"
     return _only(topk(x, k, values, indices, radix=radix, deterministic=deterministic, call=capture_flydsl))

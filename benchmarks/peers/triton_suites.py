@@ -18,6 +18,7 @@ from unittest import mock
 import torch
 
 from inductor_flydsl import store
+from inductor_flydsl.benchmarks import memory
 from inductor_flydsl.benchmarks.peers import PeerMissing
 from inductor_flydsl.benchmarks.shapes import DenseShape, MxfpShape, RmsNormShape, Shape
 from inductor_flydsl.benchmarks.suites import Unserved
@@ -145,7 +146,7 @@ def launches(suite: str, shape: Shape, config: Any) -> Sequence[Launch]:
 
 def _matmul(kernel: Any, shape: DenseShape, config: GemmTiling) -> Launch:
     m, n, k = shape.m, shape.n, shape.k
-    a, b, c = (torch.empty(each, dtype=torch.bfloat16) for each in ((m, k), (n, k), (m, n)))
+    a, b, c = (memory.empty(*each, dtype=torch.bfloat16) for each in ((m, k), (n, k), (m, n)))
     return _captured(
         kernel,
         _tiles(shape, config),
@@ -164,18 +165,18 @@ def _scaled_matmul(kernel: Any, shape: MxfpShape, config: GemmTiling) -> Launch:
     m, n, k = shape.m, shape.n, shape.k
     packed = shape.format == "mxfp4"
     kind = torch.uint8 if packed else torch.float8_e4m3fn
-    a, b = (torch.empty(rows, k // 2 if packed else k, dtype=kind) for rows in (m, n))
-    a_scale, b_scale = (torch.empty(rows, k // 32, dtype=torch.uint8) for rows in (m, n))
+    a, b = (memory.empty(rows, k // 2 if packed else k, dtype=kind) for rows in (m, n))
+    a_scale, b_scale = (memory.empty(rows, k // 32, dtype=torch.uint8) for rows in (m, n))
     arguments = {"a": a, "b": b, "a_scale": a_scale, "b_scale": b_scale, "M": m, "N": n, "K": k}
-    arguments["c"] = torch.empty(m, n, dtype=torch.bfloat16)
+    arguments["c"] = memory.empty(m, n, dtype=torch.bfloat16)
     constants = {**_blocks(config), "FORMAT": "e2m1" if packed else "e4m3"}
     return _captured(kernel, _tiles(shape, config), arguments, constants, config.options)
 
 
 def _rms_norm(kernel: Any, shape: RmsNormShape, config: RowBlock) -> Launch:
     kind = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[shape.dtype]
-    x, out = (torch.empty(shape.m, shape.n, dtype=kind) for _ in range(2))
-    weight, rstd = torch.empty(shape.n, dtype=kind), torch.empty(shape.m, dtype=torch.float32)
+    x, out = (memory.empty(shape.m, shape.n, dtype=kind) for _ in range(2))
+    weight, rstd = memory.empty(shape.n, dtype=kind), memory.empty(shape.m, dtype=torch.float32)
     arguments = {"x": x, "weight": weight, "out": out, "rstd_out": rstd, "eps": 1e-6}
     constants = {"N": shape.n, "BLOCK": config.block}
     return _captured(kernel, shape.m, arguments, constants, {"num_warps": config.num_warps, "num_stages": _STAGES})

@@ -61,7 +61,8 @@ class CuClass:
     """CUs that do the same: `members`, each running `queue` (numbers of recorded workgroups), `slots` at a time.
 
     miss: the part of new lines that its L2 does not hold for another workgroup's sake. hbm_read, hbm_write: the part of
-    what passes the fabric that MALL does not hold. far_distance: log2 of the lines of its own that L2 has room for.
+    what passes the fabric that MALL does not hold. far_distance: log2 of the lines of its own that L2 has room
+    for, in DISTANCE_UNITS.
     """
 
     members: int

@@ -24,7 +24,7 @@ from inductor_flydsl.simulator.assembly import KernelFacts
 from inductor_flydsl.simulator.capture import Launch
 from inductor_flydsl.simulator.machine import CONSTANTS, HARNESSES, Machine
 from inductor_flydsl.simulator.replay import CuClass
-from inductor_flydsl.simulator.trace import STEP, SUMMARY, Trace
+from inductor_flydsl.simulator.trace import DISTANCE_UNITS, STEP, SUMMARY, Trace
 
 # Per SIMD of gfx950 (LLVM AMDGPUUsage and GCNSubtarget): 512 vector registers a lane, VGPRs and AGPRs together, given
 # out by 8; at most 8 waves; 4 SIMDs to a CU.
@@ -262,7 +262,7 @@ def study(launch: Launch, *, ragged: bool = False, machine: Machine | None = Non
         queues=_queues(member_of, trace.summaries["steps"], cus, xcds),
         slots=slots,
         miss=miss,
-        far_distance=max(int(np.log2(max(room, 1))), 1),
+        far_distance=max(int(DISTANCE_UNITS * np.log2(max(room, 1))), 1),
         read_bytes=sum(buffer.nbytes for buffer in launch.buffers if buffer.initialised),
         written_bytes=sum(buffer.nbytes for buffer in launch.buffers if buffer.writable),
         loaded_lines=loaded,

@@ -24,6 +24,8 @@ STEP = np.dtype(
         ("fresh", "u1"), ("again", "u1"), ("distance", "u1"), ("lanes", "u1"),
     ]
 )  # fmt: skip
+# Of Step.distance: parts of a doubling.
+DISTANCE_UNITS = 8
 SUMMARY = np.dtype([(name, "<u4") for name in ("workgroup", "steps", "matrix", "loaded", "stored", "sectors")])
 _STORE, _MATRIX, _LDS_ATOMIC, _CONTROL_LOAD = 1, 2, 3, 4
 

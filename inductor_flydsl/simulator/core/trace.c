@@ -1,4 +1,5 @@
 /* Recording chosen workgroups. See trace.h. */
+#include <math.h>
 #include <stdlib.h>
 
 #include "hazard.h"
@@ -119,7 +120,7 @@ static void touch(Wave *wave, u64 line, int what) {
     /* Stores go through to L2: the L1 never saves them the way. */
     if (between < L1_LINES && !store) return;
     if (step->again < 255) ++step->again;
-    u8 distance = (u8)(63 - __builtin_clzll(between | 1));
+    u8 distance = (u8)(DISTANCE_UNITS * log2((double)between + 1));
     if (distance > step->distance) step->distance = distance;
     entry->taken = ++tracer->taken;
 }

@@ -5,6 +5,8 @@
 
 #include "core.h"
 
+enum { DISTANCE_UNITS = 8 };
+
 /* One wave-instruction. trace.py has the same layout. */
 typedef struct {
     u32 instruction;
@@ -12,7 +14,7 @@ typedef struct {
     u16 lds;      /* LDS: clocks of its pipe */
     u8 fresh;     /* lines that the workgroup touches for the first time */
     u8 again;     /* lines that it touched before and that its L1 no longer holds */
-    u8 distance;  /* log2 of the distinct lines that the workgroup touched in between, the farthest of `again` */
+    u8 distance;  /* log2, in DISTANCE_UNITS, of the lines that its L1 took in between, the farthest of `again` */
     u8 lanes;     /* active lanes - 1 */
 } Step;
 
