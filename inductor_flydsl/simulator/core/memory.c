@@ -87,8 +87,9 @@ static int read_descriptor(Wave *wave, const Instruction *in, int operand, Descr
                            word[1] >> 16 & 0x3fffu);
     if (word[1] >> 31)
         return raise_fault(wave, FAULT_OTHER, -1, 0, 0, "a swizzled buffer descriptor: only raw buffers are simulated");
-    /* Data format 0 is no buffer; from bit 19 on come what adds the lane's number, and the resource's type. */
-    if (word[3] >> 19 || !(word[3] >> 15))
+    /* Data format 0 is no buffer; from bit 19 on come what adds the lane's number, and the resource's type. Where no
+       byte is in range, as with a null descriptor, none of it matters. */
+    if (word[2] && (word[3] >> 19 || !(word[3] >> 15)))
         return raise_fault(wave, FAULT_OTHER, -1, 0, 0,
                            "a buffer descriptor that ends with 0x%08x: only raw buffers are simulated", word[3]);
     return CONTINUE;
