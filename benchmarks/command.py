@@ -91,7 +91,7 @@ def _model(chosen: argparse.Namespace) -> int:
         return _stop(f"--workers {chosen.workers} is not a whole number above 0", 2)
     try:
         report = model.run(workers=chosen.workers or config.compile_workers)
-    except PeerMissing as error:
+    except (PeerMissing, model.Unmodelled) as error:
         return _stop(str(error), 1)
     _print(report, model.lines, as_json=chosen.json)
     return 0 if report["ok"] else 1

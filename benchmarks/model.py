@@ -45,6 +45,10 @@ NOT_HELD = (
 )
 
 
+class Unmodelled(RuntimeError):
+    """A published row that no candidate could be modelled for: the message says why."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Published:
     """A published row with the studies of each config that PyTorch offers for it."""
@@ -76,7 +80,7 @@ class Published:
 def run(*, workers: int = 0, quiet: bool = False) -> dict[str, Any]:
     """The report, JSON-ready: per suite its rows and errors (fractions), the constants, model_hash, versions, ok.
 
-    Raises PeerMissing where PyTorch's kernels are not installed.
+    Raises PeerMissing where PyTorch's kernels are not installed, and Unmodelled.
     """
     published = [row for name in BARS for row in _published(SUITES[name], workers=workers, quiet=quiet)]
     machine = Machine()
@@ -144,7 +148,7 @@ def _published(suite: Suite, *, workers: int, quiet: bool) -> list[Published]:
         )
         if not candidates:
             reasons = [f"{config}: {failed[shape, config]}" for config in configs]
-            raise RuntimeError(f"no candidate of {shape.name} could be modelled; the first: {reasons[0]}")
+            raise Unmodelled(f"no candidate of {shape.name} could be modelled; the first: {reasons[0]}")
         assert isinstance(shape, (DenseShape, RmsNormShape))
         found.append(Published(suite=suite, shape=shape, candidates=candidates))
     return found
@@ -194,9 +198,7 @@ def _row(row: Published, machine: Machine, left_out: float) -> dict[str, Any]:
     studies = dict(row.candidates)[config]
     found = timing.evaluated(studies, harness=row.suite.harness, machine=machine)
     published = row.shape.published_us
-    roofline = timing.roofline_us(
-        flops=asked.flops, nbytes=asked.nbytes, dtype=asked.dtype, harness=row.suite.harness, machine=machine
-    )
+    roofline = timing.roofline_us(**dataclasses.asdict(asked), harness=row.suite.harness, machine=machine)
     return {
         "name": row.shape.name,
         "published_us": published,

@@ -244,7 +244,7 @@ def _best(offer: Offer, times: dict[str, Time]) -> Best:
 
 def _row(suite: Suite, shape: Shape, ours: Best, theirs: Best, timing: Any) -> dict[str, Any]:
     work = suite.work(shape)
-    roofline = timing.roofline_us(flops=work.flops, nbytes=work.nbytes, dtype=work.dtype, harness=suite.harness)
+    roofline = timing.roofline_us(**dataclasses.asdict(work), harness=suite.harness)
     row: dict[str, Any] = {"name": shape.name, **dataclasses.asdict(shape)}
     row |= {"flops": work.flops, "bytes": work.nbytes, "roofline_us": roofline}
     for word, best in (("ours", ours), ("peer", theirs)):

@@ -25,8 +25,14 @@ class Work:
     """
 
     flops: float
-    nbytes: float
+    read_bytes: float
+    written_bytes: float
     dtype: str
+
+    @property
+    def nbytes(self) -> float:
+        """Read and written."""
+        return self.read_bytes + self.written_bytes
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,32 +72,34 @@ def side(name: str) -> Side:
 
 def _dense(shape: DenseShape) -> Work:
     m, n, k = shape.m, shape.n, shape.k
-    return Work(flops=2.0 * m * n * k, nbytes=2.0 * (m * k + n * k + m * n), dtype="16_bit")
+    return Work(flops=2.0 * m * n * k, read_bytes=2.0 * (m * k + n * k), written_bytes=2.0 * m * n, dtype="16_bit")
 
 
 def _mxfp(shape: MxfpShape) -> Work:
     m, n, k = shape.m, shape.n, shape.k
     width, dtype = (0.5, "4_bit") if shape.format == "mxfp4" else (1.0, "8_bit")
     # A scale of one byte for 32 elements along K.
-    return Work(flops=2.0 * m * n * k, nbytes=(m + n) * k * (width + 1 / 32) + 2.0 * m * n, dtype=dtype)
+    return Work(
+        flops=2.0 * m * n * k, read_bytes=(m + n) * k * (width + 1 / 32), written_bytes=2.0 * m * n, dtype=dtype
+    )
 
 
 def _grouped(shape: GroupedShape) -> Work:
     m, n, k = sum(shape.rows), shape.n, shape.k
     read = sum(rows > 0 for rows in shape.rows) * k * n
-    return Work(flops=2.0 * m * n * k, nbytes=2.0 * (m * k + read + m * n), dtype="16_bit")
+    return Work(flops=2.0 * m * n * k, read_bytes=2.0 * (m * k + read), written_bytes=2.0 * m * n, dtype="16_bit")
 
 
 def _rms_norm(shape: RmsNormShape) -> Work:
     size = 4 if shape.dtype == "fp32" else 2
     # The input, the output, the weight, and a reciprocal root in fp32 for each row.
-    nbytes = 2.0 * shape.m * shape.n * size + shape.n * size + 4 * shape.m
-    return Work(flops=4.0 * shape.m * shape.n, nbytes=nbytes, dtype="none")
+    read, written = shape.m * shape.n * size + shape.n * size, shape.m * shape.n * size + 4.0 * shape.m
+    return Work(flops=4.0 * shape.m * shape.n, read_bytes=read, written_bytes=written, dtype="none")
 
 
 def _topk(shape: TopkShape) -> Work:
     # fp32 in, fp32 values and int64 indices out.
-    return Work(flops=0.0, nbytes=4.0 * shape.m * shape.n + 12.0 * shape.m * shape.k, dtype="none")
+    return Work(flops=0.0, read_bytes=4.0 * shape.m * shape.n, written_bytes=12.0 * shape.m * shape.k, dtype="none")
 
 
 SUITES: dict[str, Suite] = {

@@ -13,17 +13,9 @@ from typing import Any
 
 from inductor_flydsl import checks, device, launch
 from inductor_flydsl.ops import OPS
-from inductor_flydsl.simulator import ASSUMPTIONS, Finding, Hazards, KernelFacts, SimulatorError
+from inductor_flydsl.simulator import ASSUMPTIONS, Finding, Hazards, KernelFacts, SimulatorError, timing
 from inductor_flydsl.simulator.assumptions import Assumption
 from inductor_flydsl.simulator.hazards import ORDERS
-
-# Per SIMD of gfx950 (LLVM AMDGPUUsage and GCNSubtarget): 512 vector registers a lane, VGPRs and AGPRs together, given
-# out by 8; at most 8 waves; 4 SIMDs to a CU.
-_VECTOR_REGISTERS = 512
-_REGISTER_UNIT = 8
-_MAX_WAVES = 8
-_SIMDS = 4
-_LDS_BYTES = 160 * 1024
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -58,13 +50,7 @@ class Row:
 
 def occupancy(facts: KernelFacts, threads: int) -> int:
     """Waves per SIMD that registers and LDS admit, for workgroups of `threads` threads. 0: not even one workgroup."""
-    registers = max(-(-facts.vgprs // _REGISTER_UNIT) * _REGISTER_UNIT, _REGISTER_UNIT)
-    by_registers = min(_MAX_WAVES, _VECTOR_REGISTERS // registers)
-    waves = -(-threads // 64)
-    workgroups = by_registers * _SIMDS // waves
-    if facts.lds_bytes:
-        workgroups = min(workgroups, _LDS_BYTES // facts.lds_bytes)
-    return min(by_registers, -(-workgroups * waves // _SIMDS))
+    return -(-timing.workgroups_per_cu(facts, threads) * -(-threads // 64) // timing.SIMDS)
 
 
 def rows(

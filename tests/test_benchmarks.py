@@ -71,7 +71,10 @@ def test_the_work_of_a_shape() -> None:
         return chosen.work(chosen.shapes()[number])
 
     assert work("dense", 0) == suites.Work(
-        flops=2.0 * 8 * 4096**2, nbytes=2.0 * (8 * 4096 + 4096**2 + 8 * 4096), dtype="16_bit"
+        flops=2.0 * 8 * 4096**2,
+        read_bytes=2.0 * (8 * 4096 + 4096**2),
+        written_bytes=2.0 * 8 * 4096,
+        dtype="16_bit",
     )
     eight, four = work("mxfp", 0), work("mxfp", 17)
     assert (eight.dtype, four.dtype, eight.flops) == ("8_bit", "4_bit", four.flops)
@@ -159,7 +162,7 @@ class StandIn:
         module.evaluated = time  # type: ignore[attr-defined]
         module.Machine = object  # type: ignore[attr-defined]
         module.model_hash = lambda: self.model_hash  # type: ignore[attr-defined]
-        module.roofline_us = lambda *, flops, nbytes, dtype, harness: 5.0  # type: ignore[attr-defined]
+        module.roofline_us = lambda **work: 5.0  # type: ignore[attr-defined]
         return module
 
 

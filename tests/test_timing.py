@@ -393,3 +393,25 @@ def test_stored_values_that_decide_are_not_left_out() -> None:
     made = captured(body)
     assert any(made.program.timing_facts.skipped), "nothing is left out: the test shows nothing"
     assert len(recorded(made).steps) == made.run().instructions
+
+
+def test_a_kernel_that_does_not_fit_is_refused() -> None:
+    made = captured("v_mov_b32_e32 v200, 0\n", block=1024)
+    facts = dataclasses.replace(made.program.facts, vgprs=256)
+    assert timing.workgroups_per_cu(facts, 1024) == 0
+    made.program._kernel = dataclasses.replace(made.program._kernel, facts=facts)
+    with pytest.raises(
+        simulator.SimulatorError, match="1024 threads with 256 vector registers .* does not fit on a CU"
+    ):
+        timing.study(made)
+
+
+def test_the_roofline_counts_reads_and_writes_by_the_models_own_rule() -> None:
+    """Fabric below 256 MiB of reads, each way by itself; HBM for both from there."""
+    below, above = 2**28 - 1, 2**28
+    common = {"flops": 0.0, "dtype": "none", "harness": "graph"}
+    launch_us = CONSTANTS["launch_graph"].value
+    one = timing.roofline_us(read_bytes=below, written_bytes=below, **common) - launch_us
+    assert one == pytest.approx(below / CONSTANTS["fabric_write"].value * 1e-6)
+    two = timing.roofline_us(read_bytes=above, written_bytes=above, **common) - launch_us
+    assert two == pytest.approx(2 * above / CONSTANTS["hbm"].value * 1e-6)

@@ -264,8 +264,8 @@ class Program:
 
         steps: keep every wave-instruction; without it only each workgroup's sums are kept. line_limit: each wave stops
         after touching so many new 128-byte lines by loads, and the trace holds those lines. held: lines that
-        L2 holds beforehand. Arithmetic that neither
-        control nor addresses depend on is left out, so what the kernel stores is meaningless. Raises as launch().
+        L2 holds beforehand. Arithmetic that neither control nor addresses depend on is left out, so what the kernel
+        stores is meaningless. Raises as launch().
         """
         waves = abi.check_shape(self._kernel, grid, block, dynamic_lds)
         facts = self.timing_facts
@@ -298,8 +298,11 @@ class Program:
     @functools.cached_property
     def timing_facts(self) -> trace.Facts:
         """What the timing model has to know about each instruction."""
-        records = access.accesses(self._kernel.lines, self._decoded.rows, self._decoded.first_accumulator)
-        return trace.facts(records, self._branch_targets)
+        return trace.facts(self._records, self._branch_targets)
+
+    @functools.cached_property
+    def _records(self) -> list[access.Access]:
+        return access.accesses(self._kernel.lines, self._decoded.rows, self._decoded.first_accumulator)
 
     @functools.cached_property
     def _branch_targets(self) -> list[int]:
@@ -341,8 +344,7 @@ class Program:
 
     @functools.cached_property
     def _accesses(self) -> bytes:
-        records = access.accesses(self._kernel.lines, self._decoded.rows, self._decoded.first_accumulator)
-        return access.packed(records)
+        return access.packed(self._records)
 
     @functools.cached_property
     def _waits(self) -> bytes:

@@ -22,6 +22,7 @@ import numpy.typing as npt
 from inductor_flydsl.simulator import replay
 from inductor_flydsl.simulator.assembly import KernelFacts
 from inductor_flydsl.simulator.capture import Launch
+from inductor_flydsl.simulator.errors import SimulatorError
 from inductor_flydsl.simulator.machine import CONSTANTS, HARNESSES, Machine
 from inductor_flydsl.simulator.replay import CuClass
 from inductor_flydsl.simulator.trace import DISTANCE_UNITS, STEP, SUMMARY, Trace
@@ -67,8 +68,7 @@ def modelled(
     """The modelled time of a call that makes these launches, in order.
 
     harness: "graph" (a replayed graph) or "events" (GPU events around calls from the host): what the launch costs.
-    ragged: workgroups differ in their work (a persistent grid, ragged groups), so the work of
-    many of them is counted.
+    ragged: workgroups differ in their work (a persistent grid, ragged groups), so the work of many of them is counted.
     machine: other constants than the table's. Raises ValueError for an unknown harness, and the simulator's errors.
     """
     chosen = machine or Machine()
@@ -76,7 +76,7 @@ def modelled(
     return evaluated(studies, harness=harness, machine=chosen)
 
 
-# The constants whose uncertainty makes the range: the fitted ones, by how far a refit without a row moves them.
+# What makes the range: how much better or worse some fitted constants are taken to be. A judgement, not a fit.
 _UNCERTAIN = {"memory_latency": 0.1, "fabric_read": -0.1, "fabric_write": -0.1, "hbm": -0.05, "matrix_clock": -0.05}
 
 
@@ -89,24 +89,7 @@ def evaluated(studies: Sequence[Study], *, harness: str, machine: Machine, range
     us = launch_us + sum(part.us for part in parts)
     low = high = us
     if ranges:
-        low, high = (
-            launch_us
-            + sum(
-                _time(
-                    each,
-                    Machine.of(
-                        **dict(machine.changed),
-                        **{
-                            name: machine[name] * (1 + sign * by)
-                            for name, by in _UNCERTAIN.items()
-                            if name not in dict(machine.changed)
-                        },
-                    ),
-                ).us
-                for each in studies
-            )
-            for sign in (-1, 1)
-        )
+        low, high = (launch_us + sum(_time(each, _varied(machine, sign)).us for each in studies) for sign in (-1, 1))
     breakdown: dict[str, float] = {}
     for part in parts:
         for name, value in part.breakdown.items():
@@ -115,6 +98,13 @@ def evaluated(studies: Sequence[Study], *, harness: str, machine: Machine, range
         us=us, low_us=min(low, us), high_us=max(high, us), launch_us=launch_us,
         bound=_bound(breakdown, us - launch_us), breakdown=breakdown,
     )  # fmt: skip
+
+
+def _varied(machine: Machine, sign: int) -> Machine:
+    """The uncertain constants better (-1) or worse (1), but for those that the caller has chosen."""
+    chosen = dict(machine.changed)
+    varied = {name: machine[name] * (1 + sign * by) for name, by in _UNCERTAIN.items()}
+    return Machine.of(**varied | chosen)
 
 
 def _bound(breakdown: dict[str, float], us: float) -> str:
@@ -142,19 +132,24 @@ def study_hash() -> str:
     return digest.hexdigest()[:16]
 
 
-def roofline_us(*, flops: float, nbytes: float, dtype: str, harness: str, machine: Machine | None = None) -> float:
+def roofline_us(
+    *, flops: float, read_bytes: float, written_bytes: float, dtype: str, harness: str, machine: Machine | None = None
+) -> float:
     """The roofline that the model has to beat: launch cost + max(FLOP / peak, bytes / bandwidth), in microseconds.
 
     dtype: "16_bit", "8_bit", "4_bit" or "32_bit" of the matrix units, or "none" where no matrix unit works.
-    nbytes: each operand once. The bandwidth is the fabric's below 256 MiB, and HBM's above.
+    The bytes count each operand once. Bandwidths are the model's: the fabric's, one for reads and one for writes, and
+    HBM's for all bytes where more than 256 MiB are read.
     """
     chosen = machine or Machine()
     compute = 0.0
     if dtype != "none":
         rate = chosen[f"matrix_{dtype}"] * SIMDS * chosen["compute_units"] * chosen["clock"] * 1e3
         compute = flops / rate
-    bandwidth = chosen["fabric_read"] if nbytes <= chosen["mall_bytes"] else chosen["hbm"]
-    return chosen[f"launch_{harness}"] + max(compute, nbytes / (bandwidth * 1e6))
+    memory = max(read_bytes / chosen["fabric_read"], written_bytes / chosen["fabric_write"])
+    if read_bytes >= chosen["mall_bytes"]:
+        memory = max(memory, (read_bytes + written_bytes) / chosen["hbm"])
+    return chosen[f"launch_{harness}"] + max(compute, memory * 1e-6)
 
 
 def workgroups_per_cu(facts: KernelFacts, threads: int, dynamic_lds: int = 0) -> int:
@@ -228,7 +223,14 @@ def study(launch: Launch, *, ragged: bool = False, machine: Machine | None = Non
     x, y, z = launch.grid
     grid = x * y * z
     threads = launch.block[0] * launch.block[1] * launch.block[2]
-    slots = max(workgroups_per_cu(launch.program.facts, threads, launch.dynamic_lds), 1)
+    slots = workgroups_per_cu(launch.program.facts, threads, launch.dynamic_lds)
+    if not slots:
+        facts = launch.program.facts
+        raise SimulatorError(
+            f"kernel {facts.name}: a workgroup of {threads} threads with {facts.vgprs} vector registers and "
+            f"{facts.lds_bytes + launch.dynamic_lds} bytes of LDS does not fit on a CU, which has {_VECTOR_REGISTERS} "
+            f"registers a lane on each of {SIMDS} SIMDs and {LDS_BYTES} bytes: it would not start"
+        )
     concurrent = min(grid, cus * slots)
     sample = list(range(0, concurrent, xcds))[:_FOOTPRINT_WORKGROUPS]
     # The workgroup that does most stands for all where they are alike: those at the edge do less.
