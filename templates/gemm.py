@@ -21,6 +21,7 @@ Whether the scalar offset counts in the bounds check differs between chips, so i
 """
 
 import dataclasses
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -52,6 +53,10 @@ Signature = GemmSignature
 ARCHS = ("gfx950",)
 
 LDS_BYTES = 160 * 1024
+# What a wave holds of one 16x16 fragment of sums.
+FRAGMENT_BYTES = 16 * 16 * 4
+# Dies of a MI350X or MI355X with an L2 each. Another number (a partitioned GPU) costs time, no more.
+XCDS = 8
 # Up to this row stride, in bytes, the 16 rows of a fragment of C lie within 1 GiB: one descriptor serves them all.
 FRAGMENT_STRIDE_BYTES = 2**26
 
@@ -88,12 +93,17 @@ def _descriptor(address: Any, nbytes: Any, alignment: int) -> Any:
 def _tile_position(workgroup: Any, m: Any, n: Any, config: GemmConfig) -> tuple[Any, Any]:
     """First row and first column of the workgroup's tile.
 
-    With group_m, workgroups walk down group_m tiles before they step to the next column of tiles, so that those which
+    The hardware deals workgroups out to the XCDs in turn; here each XCD gets tiles that follow each other, which share
+    rows of A or columns of B in its L2. With group_m, workgroups walk down group_m tiles before they step to the next column of tiles, so that those which
     run at the same time share rows of A and of B in the caches.
     """
     workgroup = fx.Uint32(workgroup)
     tiles_m = (fx.Uint32(m) + (config.tile_m - 1)) // config.tile_m
     tiles_n = (fx.Uint32(n) + (config.tile_n - 1)) // config.tile_n
+    tiles = tiles_m * tiles_n
+    xcd = workgroup % XCDS
+    more = tiles % XCDS
+    workgroup = xcd * (tiles // XCDS) + fx.Uint32(fx.min(fx.Int32(xcd), fx.Int32(more))) + workgroup // XCDS
     if config.group_m == 0:
         row = workgroup // tiles_n
         column = workgroup - row * tiles_n
@@ -136,6 +146,52 @@ def _element(descriptor: Any, offset: Any) -> Any:
     return fx.Int16(rocdl.raw_ptr_buffer_load(fx.Int16.ir_type, descriptor, offset.ir_value(), zero))
 
 
+def multiply_beside(
+    accumulate: Callable[[Any, Any, Any], Any],
+    from_b: list[Any],
+    from_a: list[Any],
+    sums: list[list[Any]],
+    beside: list[Callable[[], None]],
+) -> list[list[Any]]:
+    """The MFMAs of one step, with the memory instructions `beside` spread evenly among them.
+
+    A wave issues in order: reads of LDS that stand together fill its queue, and no wave's MFMA gets past them. The
+    compiler would put them together, so every place is fixed.
+    """
+    made: list[list[Any]] = []
+    places = len(from_a) * len(from_b)
+    issued = 0
+    for i, a in enumerate(from_a):
+        row = []
+        for j, b in enumerate(from_b):
+            while issued * places < (i * len(from_b) + j + 1) * len(beside):
+                beside[issued]()
+                issued += 1
+                rocdl.sched_barrier(0)
+            row.append(accumulate(b, a, sums[i][j]))
+            if beside:
+                rocdl.sched_barrier(0)
+        made.append(row)
+    return made
+
+
+def collect(into: list[Any], make: Callable[[int], Any], number: int) -> None:
+    """Append what make(number) gives."""
+    into.append(make(number))
+
+
+def issue_all(instructions: list[Callable[[], None]]) -> None:
+    """Emit instructions one after the other."""
+    for issue in instructions:
+        issue()
+
+
+def alternating(first: list[Any], second: list[Any]) -> list[Any]:
+    """Both lists in one, in their own orders and as evenly mixed as their lengths allow."""
+    places = [((at + 0.5) / len(part), item) for part in (first, second) for at, item in enumerate(part)]
+    return [item for _, item in sorted(places, key=lambda place: place[0])]
+
+
 def build(config: GemmConfig, signature: GemmSignature) -> Template:
     """The GEMM kernel for one config and one signature; sizes and strides are arguments, ops.gemm.kernargs's.
 
@@ -162,13 +218,20 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
     threads = config.threads
     row_chunks = geometry.row_chunks
     row_bytes = geometry.row_bytes
-    k_steps = config.tile_k // MFMA_K
+    k_steps = geometry.k_steps
+    unrolled = 1 + k_steps % 2
     load_bytes = threads * CHUNK_BYTES
     fragments_m = geometry.fragments_m
     fragments_n = geometry.fragments_n
     width = geometry.store_width
-    fragments_per_store = width // 4
-    stores_n = fragments_n // fragments_per_store
+    fragments_per_store = geometry.fragments_per_store
+    stored_m = fragments_m // geometry.share_m
+    stores_n = geometry.stores_n // geometry.share_n
+    stored_n = stores_n * fragments_per_store
+    waves_mn = config.waves_m * config.waves_n
+    bytes_a = max(stages * geometry.bytes_a, config.exchange_bytes)
+    # Fragments of sums for which a wave has room in LDS where A was.
+    own_fragments = min(bytes_a // config.waves // FRAGMENT_BYTES, stored_m * stored_n)
     default_stream = fx.Stream(None)
     chunk_type = fx.BFloat16x8 if dtype == "bfloat16" else fx.Float16x8
     half_type = fx.BFloat16x4 if dtype == "bfloat16" else fx.Float16x4
@@ -176,7 +239,6 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
     inputs, outputs = epilogue.inputs, epilogue.outputs
     # Loads in flight when a K tile has to be complete; loads of elements have landed by then.
     direct_loads = (signature.load_a != "any") * geometry.loads_a + (signature.load_b != "any") * geometry.loads_b
-    outstanding_loads = (stages - 2) * direct_loads
     all_unit = all(given.columns < 2 for given in inputs)
 
     @flyc.kernel(name=name)  # type: ignore[untyped-decorator]
@@ -185,14 +247,16 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         thread = fx.Int32(fx.thread_idx.x)
         lane = thread & (WAVE - 1)
         wave = _uniform(thread >> 6)
-        wave_m0 = (wave // config.waves_n) * geometry.wave_m
-        wave_n0 = (wave % config.waves_n) * geometry.wave_n
+        wave_k = wave // waves_mn
+        wave_mn = wave % waves_mn
+        wave_m0 = (wave_mn // config.waves_n) * geometry.wave_m
+        wave_n0 = (wave_mn % config.waves_n) * geometry.wave_n
         m0, n0 = _tile_position(fx.block_idx.x, m, n, config)
         batch = fx.Int64(fx.block_idx.y)
 
         # Two allocations: the compiler then knows that A and B do not overlap.
         shared = fx.SharedAllocator()
-        lds_a = shared.allocate(fx.Array[fx.Uint8, stages * geometry.bytes_a, 16]).peek().ptr
+        lds_a = shared.allocate(fx.Array[fx.Uint8, bytes_a, 16]).peek().ptr
         lds_b = shared.allocate(fx.Array[fx.Uint8, stages * geometry.bytes_b, 16]).peek().ptr
 
         # Loading. The DMA writes the lanes of a wave one after the other, so the swizzle is done on the global side:
@@ -215,12 +279,15 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                     row = column_of_lds_row(row)
                 offsets.append((row * stride + load_k) * ELEMENT_BYTES)
 
-            def load_tile(k_tile: Any, at: Any) -> None:
+            def load_tile(k_tile: Any, at: Any) -> Callable[[int], None]:
                 first_k = k_tile * config.tile_k
                 advance = (first_k + load_k < k).select(first_k * ELEMENT_BYTES, fx.Int32(OUTSIDE_K))
-                for i in fx.range_constexpr(count):
+
+                def load(i: int) -> None:
                     place = at + wave * (WAVE * CHUNK_BYTES) + i * load_bytes
                     _load_to_lds(descriptor, lds, place, offsets[i] + advance)
+
+                return load
 
             def clear(k_tile: Any, at: Any) -> None:
                 if k_tile * config.tile_k + load_k >= k:
@@ -242,14 +309,17 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 own_k.append(at_k)
                 offsets.append((row < valid).select(offset, fx.Int32(OUTSIDE_ROW)))
 
-            def load_tile(k_tile: Any, at: Any) -> None:
+            def load_tile(k_tile: Any, at: Any) -> Callable[[int], None]:
                 first_k = k_tile * config.tile_k
                 left = fx.min(k - first_k, fx.Int32(config.tile_k))
                 nbytes = (fx.Int64(left - 1) * fx.Int64(stride) + fx.Int64(valid)) * ELEMENT_BYTES
                 nbytes = (left > 0).select(nbytes, fx.Int64(0))
                 tile = _descriptor(base + fx.Int64(first_k) * fx.Int64(stride) * ELEMENT_BYTES, nbytes, CHUNK_BYTES)
-                for i in fx.range_constexpr(count):
+
+                def load(i: int) -> None:
                     _load_to_lds(tile, lds, at + wave * (WAVE * CHUNK_BYTES) + i * load_bytes, offsets[i])
+
+                return load
 
             def clear(k_tile: Any, at: Any) -> None:
                 for i in fx.range_constexpr(count):
@@ -264,13 +334,14 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             valid = fx.min(rows - first, fx.Int32(count * config.rows_per_load))
             base = address + fx.Int64(first) * fx.Int64(stride) * ELEMENT_BYTES
 
-            def load_tile(k_tile: Any, at: Any) -> None:
+            def load_tile(k_tile: Any, at: Any) -> Callable[[int], None]:
                 first_k = k_tile * config.tile_k
                 left = fx.min(k - first_k, fx.Int32(config.tile_k))
                 last = fx.Int64(valid - 1) * fx.Int64(stride) + fx.Int64(left - 1) * fx.Int64(stride_k)
                 nbytes = (left > 0).select((last + 1) * ELEMENT_BYTES, fx.Int64(0))
                 tile = _descriptor(base + fx.Int64(first_k) * fx.Int64(stride_k) * ELEMENT_BYTES, nbytes, ELEMENT_BYTES)
-                for i in fx.range_constexpr(count):
+
+                def load(i: int) -> None:
                     row = load_row + i * config.rows_per_load
                     if fx.const_expr(permuted):
                         row = column_of_lds_row(row)
@@ -282,6 +353,8 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                         values.append(_element(tile, inside.select(offset, fx.Int32(OUTSIDE_ROW))))
                     chunk = fx.Vector.from_elements(values, fx.Int16).bitcast(element)
                     fx.ptr_store(chunk, fx.add_offset(lds, at + own_chunk + i * load_bytes))
+
+                return load
 
             def clear(k_tile: Any, at: Any) -> None:
                 pass  # what lies outside has been written as 0
@@ -314,9 +387,12 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             geometry.loads_b, geometry.paired,
         )  # fmt: skip
 
-        def load_tile(k_tile: Any, stage: Any) -> None:
-            load_a(k_tile, stage * geometry.bytes_a)
-            load_b(k_tile, stage * geometry.bytes_b)
+        def loads_of(k_tile: Any, stage: Any) -> list[Callable[[], None]]:
+            """The loads of a K tile, to be issued in this order."""
+            from_a = load_a(k_tile, stage * geometry.bytes_a)
+            from_b = load_b(k_tile, stage * geometry.bytes_b)
+            made = [functools.partial(from_b, i) for i in range(geometry.loads_b)]
+            return made + [functools.partial(from_a, i) for i in range(geometry.loads_a)]
 
         # Computing. Lane l of an MFMA supplies row l % 16 and the 8 values of K from 8 * (l / 16) on.
         fragment_row = lane % MFMA_MN
@@ -326,17 +402,19 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             """A function of stage offset and MFMA step that gives the wave's fragments."""
             if fx.const_expr(how != "mn"):
                 own_row = (wave_first + fragment_row) * row_bytes
-                chunks = [
-                    ((fragment_group + step * (MFMA_K // CHUNK)) ^ swizzle(fragment_row, row_chunks)) * CHUNK_BYTES
-                    for step in range(k_steps)
-                ]
+                first_step = wave_k * k_steps
+                chunks = []
+                for step in fx.range_constexpr(k_steps):
+                    chunk = fragment_group + (first_step + step) * (MFMA_K // CHUNK)
+                    chunks.append((chunk ^ swizzle(fragment_row, row_chunks)) * CHUNK_BYTES)
 
-                def read(at: Any, step: int) -> list[Any]:
+                def read(at: Any, step: int) -> Callable[[int], Any]:
                     first = at + own_row + chunks[step]
-                    return [
-                        fx.ptr_load(fx.add_offset(lds, first + i * MFMA_MN * row_bytes), result_type=chunk_type)
-                        for i in range(count)
-                    ]
+
+                    def fragment(i: int) -> Any:
+                        return fx.ptr_load(fx.add_offset(lds, first + i * MFMA_MN * row_bytes), result_type=chunk_type)
+
+                    return fragment
 
                 return read
             # 16 lanes read 4 rows of K, 16 values each: lane 4 j + q the values 4 q .. 4 q + 3 of row j, and lane i
@@ -345,72 +423,118 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             pitch = tile_rows * ELEMENT_BYTES
             mask = transposed_swizzle(own_k, tile_rows)
             pairs = [((wave_first // MFMA_MN + i) ^ mask) * 32 for i in range(count)]
-            own = own_k * pitch + (fragment_row % 4) * 8
+            own = (own_k + wave_k * (k_steps * MFMA_K)) * pitch + (fragment_row % 4) * 8
 
-            def read_transposed(at: Any, step: int) -> list[Any]:
-                fragments = []
-                for i in fx.range_constexpr(count):
+            def read_transposed(at: Any, step: int) -> Callable[[int], Any]:
+                def fragment(i: int) -> Any:
                     values = []
                     for half in fx.range_constexpr(2):
                         place = at + own + pairs[i] + (step * MFMA_K + half * 4) * pitch
                         pointer = fx.to_llvm_ptr(fx.add_offset(lds, place))
                         part = half_type(rocdl.ds_read_tr16_b64(half_type.ir_type, pointer).result)
                         values += [part[at_k] for at_k in range(4)]
-                    fragments.append(fx.Vector.from_elements(values, element))
-                return fragments
+                    return fx.Vector.from_elements(values, element)
+
+                return fragment
 
             return read_transposed
 
         read_a = reader(signature.load_a, lds_a, wave_m0, config.tile_m, fragments_m)
         read_b = reader(signature.load_b, lds_b, wave_n0, config.tile_n, fragments_n)
 
-        def multiply_tile(stage: Any, sums: list[list[Any]]) -> list[list[Any]]:
-            for step in fx.range_constexpr(k_steps):
-                from_a = read_a(stage * geometry.bytes_a, step)
-                from_b = read_b(stage * geometry.bytes_b, step)
-                sums = [
-                    [accumulate(from_b[j], from_a[i], sums[i][j]) for j in range(fragments_n)]
-                    for i in range(fragments_m)
-                ]
-            return sums
-
         def accumulate(first: Any, second: Any, total: Any) -> Any:
             return fx.Float32x4(mfma(fx.Float32x4.ir_type, [first, second, total]))
 
+        def reads_of(stage: Any, step: int, into: list[Any]) -> list[Callable[[], None]]:
+            """The reads of the fragments of an MFMA step, B's first, to be done in this order."""
+            of_b = read_b(stage * geometry.bytes_b, step)
+            of_a = read_a(stage * geometry.bytes_a, step)
+            made = [functools.partial(collect, into, of_b, j) for j in range(fragments_n)]
+            return made + [functools.partial(collect, into, of_a, i) for i in range(fragments_m)]
+
+        def multiply(fragments: list[Any], sums: list[list[Any]], beside: list[Callable[[], None]]) -> list[list[Any]]:
+            """The MFMAs of one step, with the memory instructions `beside` spread among them."""
+            return multiply_beside(accumulate, fragments[:fragments_n], fragments[fragments_n:], sums, beside)
+
         sums = [[fx.Float32x4(0.0) for j in range(fragments_n)] for i in range(fragments_m)]
         stage = fx.Int32(0)
-        for i in fx.range_constexpr(stages - 1):
-            load_tile(fx.Int32(i), fx.Int32(i))
+        for i in fx.range_constexpr(stages):
+            issue_all(loads_of(fx.Int32(i), fx.Int32(i)))
         k_tiles = (k + (config.tile_k - 1)) // config.tile_k
-        whole_tiles = k // config.tile_k
-        # Not unrolled: within one block the compiler moves the MFMAs of a tile behind the wait for the next tile, and
-        # so waits for loads right after it issued them.
-        for k_tile in range(0, whole_tiles, 1, unroll=1):  # type: ignore[call-overload]
-            # Own loads of this tile have landed; after the barrier, so have those of the other waves. The barrier also
-            # says that all waves have read the previous tile (lgkmcnt 0), whose stage is loaded next.
-            rocdl.s_waitcnt(vmcnt=outstanding_loads, lgkmcnt=0)
-            rocdl.s_barrier()
-            previous = (stage == 0).select(fx.Int32(stages - 1), stage - 1)
-            load_tile(k_tile + (stages - 1), previous)
-            sums = multiply_tile(stage, sums)
-            stage = (stage == stages - 1).select(fx.Int32(0), stage + 1)
-        # The last tile where K cuts it: apart, so that the loop above is scheduled as if there were no such case.
-        for k_tile in range(whole_tiles, k_tiles, 1, unroll=1):  # type: ignore[call-overload]
+        rocdl.s_waitcnt(vmcnt=(stages - 1) * direct_loads, lgkmcnt=0)
+        rocdl.s_barrier()
+        fragments: list[Any] = []
+        issue_all(reads_of(stage, 0, fragments))
+        # An even number of steps per round: fragments are then back in the registers that they came from.
+        pipelined = fx.max(k_tiles - 1, fx.Int32(0)) // unrolled
+        for round in range(0, pipelined, 1, unroll=1):  # type: ignore[call-overload]
+            for tile in fx.range_constexpr(unrolled):
+                for step in fx.range_constexpr(k_steps - 1):
+                    following: list[Any] = []
+                    sums = multiply(fragments, sums, reads_of(stage, step + 1, following))
+                    fragments = following
+                # Own loads of the next tile have landed; after the barrier, so have those of the other waves. The
+                # barrier also says that all waves have read this tile (lgkmcnt 0), whose stage is loaded next.
+                rocdl.s_waitcnt(vmcnt=(stages - 2) * direct_loads, lgkmcnt=0)
+                rocdl.s_barrier()
+                after = (stage == stages - 1).select(fx.Int32(0), stage + 1)
+                following = []
+                loads = loads_of(round * unrolled + (tile + stages), stage)
+                sums = multiply(fragments, sums, alternating(loads, reads_of(after, 0, following)))
+                fragments = following
+                stage = after
+        # The last tiles: zeros beyond K, since what a load to LDS writes for a lane that is out of range is not
+        # established, and both operands have to be 0 there, as NaN * 0 is not.
+        for k_tile in range(pipelined * unrolled, k_tiles, 1, unroll=1):  # type: ignore[call-overload]
+            # All waves have read what the loop reads ahead; a lane clears what it has loaded itself.
             rocdl.s_waitcnt(vmcnt=0, lgkmcnt=0)
-            # Zeros beyond K: what a load to LDS writes for a lane that is out of range is not established, and both
-            # operands have to be 0 there, since NaN * 0 is not. A lane clears what it has loaded itself, so that no
-            # barrier is needed before.
-            clear_a(k_tile, stage * geometry.bytes_a)
-            clear_b(k_tile, stage * geometry.bytes_b)
+            rocdl.s_barrier()
+            if (k_tile + 1) * config.tile_k > k:
+                clear_a(k_tile, stage * geometry.bytes_a)
+                clear_b(k_tile, stage * geometry.bytes_b)
+                rocdl.s_waitcnt(lgkmcnt=0)
+                rocdl.s_barrier()
+            for step in fx.range_constexpr(k_steps):
+                fragments = []
+                issue_all(reads_of(stage, step, fragments))
+                sums = multiply(fragments, sums, [])
+            stage = (stage == stages - 1).select(fx.Int32(0), stage + 1)
+        # Loads beyond the last tile may write to LDS, which must not outlive this workgroup, nor what A leaves behind.
+        rocdl.s_waitcnt(vmcnt=0, lgkmcnt=0)
+
+        # Adding up what the waves_k waves hold, always in the same order; each then stores a part.
+        store_m0, store_n0 = wave_m0, wave_n0
+        if fx.const_expr(config.waves_k > 1):
+            rocdl.s_barrier()
+            wave_bytes = fragments_m * fragments_n * FRAGMENT_BYTES
+            for i in fx.range_constexpr(fragments_m):
+                for j in fx.range_constexpr(fragments_n):
+                    place = wave * wave_bytes + lane * CHUNK_BYTES + (i * fragments_n + j) * FRAGMENT_BYTES
+                    fx.ptr_store(sums[i][j], fx.add_offset(lds_a, place))
             rocdl.s_waitcnt(lgkmcnt=0)
             rocdl.s_barrier()
-            sums = multiply_tile(stage, sums)
-        # Loads beyond the last tile may write to LDS, which must not outlive this workgroup.
-        rocdl.s_waitcnt(vmcnt=0)
+            part_m = wave_k % geometry.share_m
+            part_n = wave_k // geometry.share_m
+            if fx.const_expr(geometry.share_m * geometry.share_n < config.waves_k):
+                # A wave without a part gets rows beyond C, whose stores are dropped, and sums that exist.
+                store_m0 = (part_n < geometry.share_n).select(store_m0, m - m0)
+                part_n = fx.min(part_n, fx.Int32(geometry.share_n - 1))
+            store_m0 = store_m0 + part_m * (stored_m * MFMA_MN)
+            store_n0 = store_n0 + part_n * (stored_n * MFMA_MN)
+            first = part_m * (stored_m * fragments_n) + part_n * stored_n
+            own_sums = wave_mn * wave_bytes + first * FRAGMENT_BYTES + lane * CHUNK_BYTES
+            total = [[fx.Float32x4(0.0) for j in range(stored_n)] for i in range(stored_m)]
+            for other in fx.range_constexpr(config.waves_k):
+                for i in fx.range_constexpr(stored_m):
+                    for j in fx.range_constexpr(stored_n):
+                        place = own_sums + other * waves_mn * wave_bytes + (i * fragments_n + j) * FRAGMENT_BYTES
+                        part = fx.ptr_load(fx.add_offset(lds_a, place), result_type=fx.Float32x4)
+                        total[i][j] = part if other == 0 else total[i][j] + part
+            sums = total
 
         # Storing. Register r of lane l holds row l % 16 of a fragment and column 4 * (l / 16) + r; where fragments are
         # paired, columns 8 * (l / 16) + r and, from the second of the pair, 8 * (l / 16) + 4 + r.
-        columns = [wave_n0 + j * MFMA_MN * fragments_per_store + fragment_group * width for j in range(stores_n)]
+        columns = [store_n0 + j * MFMA_MN * fragments_per_store + fragment_group * width for j in range(stores_n)]
 
         def argument(kind: str, number: int, part: str) -> Any:
             return getattr(args, f"{kind}{number}{part}")
@@ -449,21 +573,21 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 address = address + fx.Int64(column) * argument("in", number, "_column") * ITEM_BYTES[given.dtype]
             return address
 
-        def read_input(number: int, row: Any, column: Any, wide: bool) -> list[Any]:
-            """An input's `width` elements in a row from `column` on."""
+        def read_input(number: int, row: Any, column: Any, count: int, wide: bool) -> list[Any]:
+            """`count` elements of an input in a row, from `column` of the tile on."""
             dtype = inputs[number].dtype
             if fx.const_expr(inputs[number].columns == 0):
-                return device_epilogue.load(dtype, input_address(number, row, column), 1) * width
+                return device_epilogue.load(dtype, input_address(number, row, column), 1) * count
             if fx.const_expr(wide):
-                # n is a multiple of `width` here: a chunk is inside, or it is outside.
-                return device_epilogue.load(dtype, input_address(number, row, fx.min(n0 + column, n - width)), width)
+                # n is a multiple of `count` here: a chunk is inside, or it is outside.
+                return device_epilogue.load(dtype, input_address(number, row, fx.min(n0 + column, n - count)), count)
             elements = []
-            for at in fx.range_constexpr(width):
+            for at in fx.range_constexpr(count):
                 address = input_address(number, row, fx.min(n0 + column + at, n - 1))
                 elements += device_epilogue.load(dtype, address, 1)
             return elements
 
-        def fixed_inputs(wide: bool) -> list[list[Any]]:
+        def fixed_inputs() -> list[list[Any]]:
             """Per input and column: what does not depend on the row is read once."""
             made: list[list[Any]] = []
             for number in fx.range_constexpr(len(inputs)):
@@ -471,25 +595,27 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 if fx.const_expr(inputs[number].rows):
                     made.append([])
                 elif fx.const_expr(inputs[number].columns == 0):
-                    made.append([read_input(number, row, row, wide)] * stores_n)
+                    made.append([read_input(number, row, row, width, True)] * stores_n)
                 else:
-                    made.append([read_input(number, row, at, wide) for at in columns])
+                    made.append([read_input(number, row, at, width, True) for at in columns])
             return made
 
-        def results(i: int, j: int, fixed: list[list[Any]], row_inputs: list[Any]) -> list[list[Any]]:
-            """Per output the fp32 values of one store."""
-            parts = [sums[i][j * fragments_per_store + part] for part in range(fragments_per_store)]
+        def results(parts: list[Any], given: list[list[Any]]) -> list[list[Any]]:
+            """Per output the fp32 values of one store. parts: fragments' sums, 4 each; given: per input its elements."""
             per_place = []
-            for at in fx.range_constexpr(width):
-                given = [fixed[x][j][at] if fixed[x] else row_inputs[x][at] for x in range(len(inputs))]
-                per_place.append(device_epilogue.evaluate(epilogue, parts[at // 4][at % 4], given))
+            for at in fx.range_constexpr(4 * len(parts)):
+                values = [elements[at] for elements in given]
+                per_place.append(device_epilogue.evaluate(epilogue, parts[at // 4][at % 4], values))
             return [[place[number] for place in per_place] for number in range(len(outputs))]
 
-        def inputs_of(i: int, j: int, wide: bool) -> list[Any]:
-            row = m0 + wave_m0 + i * MFMA_MN + fragment_row
+        def inputs_of(i: int, j: int, fixed: list[list[Any]]) -> list[Any]:
+            row = m0 + store_m0 + i * MFMA_MN + fragment_row
             made = []
             for number in fx.range_constexpr(len(inputs)):
-                made.append(read_input(number, row, columns[j], wide) if inputs[number].rows else [])
+                if fx.const_expr(inputs[number].rows):
+                    made.append(read_input(number, row, columns[j], width, True))
+                else:
+                    made.append(fixed[number][j])
             return made
 
         def packed(values: list[Any], dtype: str) -> Any:
@@ -497,11 +623,12 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             return vector if dtype == "float32" else vector.to(device_epilogue.ELEMENTS[dtype])
 
         def store_wide() -> None:
-            fixed = fixed_inputs(True)
-            for i in fx.range_constexpr(fragments_m):
-                rows = [rows_of_output(o, m0 + wave_m0 + i * MFMA_MN, fx.Int32(MFMA_MN)) for o in range(len(outputs))]
+            fixed = fixed_inputs()
+            for i in fx.range_constexpr(stored_m):
+                rows = [rows_of_output(o, m0 + store_m0 + i * MFMA_MN, fx.Int32(MFMA_MN)) for o in range(len(outputs))]
                 for j in fx.range_constexpr(stores_n):
-                    made = results(i, j, fixed, inputs_of(i, j, True))
+                    parts = sums[i][j * fragments_per_store : (j + 1) * fragments_per_store]
+                    made = results(parts, inputs_of(i, j, fixed))
                     for o in fx.range_constexpr(len(outputs)):
                         size = size_of(o)
                         row_offset = fragment_row * argument("out", o, "_row") * size
@@ -512,25 +639,38 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                             _store(rows[o][0], value, row_offset + column_offset(columns[j], size) + first * size)
 
         def store_elements() -> None:
-            fixed = fixed_inputs(False)
+            # Through LDS, where a loop can pick fragments by number: unrolled, this would be most of the kernel's code.
+            rocdl.s_waitcnt(lgkmcnt=0)
+            rocdl.s_barrier()
+            own = wave * (own_fragments * FRAGMENT_BYTES) + lane * CHUNK_BYTES
             # Rows too far apart for one descriptor are stored one by one: 16 rounds, with one row inside in each.
             count = near.select(fx.Int32(MFMA_MN), fx.Int32(1))
-            for i in fx.range_constexpr(fragments_m):
-                made = [results(i, j, fixed, inputs_of(i, j, False)) for j in range(stores_n)]
-                # One loop per fragment: around all of them, the compiler would keep every value in a register.
-                for first in range(0, MFMA_MN, count, unroll=1):  # type: ignore[call-overload]
-                    own_row = fragment_row - first
-                    for o in fx.range_constexpr(len(outputs)):
-                        size = size_of(o)
-                        descriptor, valid_rows = rows_of_output(o, m0 + wave_m0 + i * MFMA_MN + first, count)
-                        inside = (own_row >= 0) & (own_row < valid_rows)
-                        row_offset = own_row * argument("out", o, "_row") * size
-                        row_offset = inside.select(row_offset, fx.Int32(OUTSIDE_ROW))
-                        for j in fx.range_constexpr(stores_n):
-                            values = packed(made[j][o], outputs[o].dtype)
+            flat = [sums[i][j] for i in range(stored_m) for j in range(stored_n)]
+            for begin in fx.range_constexpr(0, stored_m * stored_n, own_fragments):
+                now = flat[begin : begin + own_fragments]
+                for at in fx.range_constexpr(len(now)):
+                    fx.ptr_store(now[at], fx.add_offset(lds_a, own + at * FRAGMENT_BYTES))
+                for number in range(0, len(now), 1, unroll=1):  # type: ignore[call-overload]
+                    place = number + begin
+                    first_row = m0 + store_m0 + place // stored_n * MFMA_MN
+                    part = place % stored_n
+                    column = part // fragments_per_store * (MFMA_MN * fragments_per_store) + fragment_group * width
+                    column = store_n0 + column + part % fragments_per_store * 4
+                    kept = fx.ptr_load(fx.add_offset(lds_a, own + number * FRAGMENT_BYTES), result_type=fx.Float32x4)
+                    given = [read_input(x, first_row + fragment_row, column, 4, False) for x in range(len(inputs))]
+                    made = results([kept], given)
+                    for first in range(0, MFMA_MN, count, unroll=1):  # type: ignore[call-overload]
+                        own_row = fragment_row - first
+                        for o in fx.range_constexpr(len(outputs)):
+                            size = size_of(o)
+                            descriptor, valid_rows = rows_of_output(o, first_row + first, count)
+                            inside = (own_row >= 0) & (own_row < valid_rows)
+                            row_offset = own_row * argument("out", o, "_row") * size
+                            row_offset = inside.select(row_offset, fx.Int32(OUTSIDE_ROW))
+                            values = packed(made[o], outputs[o].dtype)
                             values = values.bitcast(fx.Int32 if size == 4 else fx.Int16)
-                            for at in fx.range_constexpr(width):
-                                _store(descriptor, values[at], row_offset + column_offset(columns[j] + at, size))
+                            for at in fx.range_constexpr(4):
+                                _store(descriptor, values[at], row_offset + column_offset(column + at, size))
 
         if fx.const_expr(all_unit):
             misaligned = fx.Int64(n) & (width - 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from typing import Any
 
 from inductor_flydsl.ops.gemm import GemmConfig, GemmSignature
@@ -59,6 +60,30 @@ class Geometry:
         return self.config.tile_n // self.config.rows_per_load
 
     @property
+    def k_steps(self) -> int:
+        """MFMA steps along K that one wave does in a K tile."""
+        return self.config.tile_k // MFMA_K // self.config.waves_k
+
+    @property
+    def share_m(self) -> int:
+        """Into how many parts the rows of fragments are divided among the waves that hold sums of the same ones."""
+        return math.gcd(self.fragments_m, self.config.waves_k)
+
+    @property
+    def share_n(self) -> int:
+        """The same of the columns of stores. share_m * share_n waves store, the others of waves_k do not."""
+        return math.gcd(self.stores_n, self.config.waves_k // self.share_m)
+
+    @property
+    def fragments_per_store(self) -> int:
+        return self.store_width // 4
+
+    @property
+    def stores_n(self) -> int:
+        """Stores of a wave along N."""
+        return self.fragments_n // self.fragments_per_store
+
+    @property
     def bytes_a(self) -> int:
         """Bytes of one stage of A."""
         return self.config.tile_m * self.row_bytes
@@ -88,7 +113,7 @@ def swizzle(row: Any, row_chunks: int) -> Any:
     whether 16 lanes are served from 64 banks at once or 8 lanes from 32. It depends on row % 16 only, so that the
     addresses of a wave's fragments differ by constants.
     """
-    if row_chunks == 16:
+    if row_chunks >= 16:
         return row & 15
     if row_chunks == 8:
         return (row ^ ((row >> 3) & 1)) & 7

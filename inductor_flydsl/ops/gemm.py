@@ -39,7 +39,7 @@ LOAD_ELEMENTS = 8
 # A tile's rows are addressed with 32-bit offsets from the tile's own 64-bit base, and offsets from 2^31 up mean "out of
 # range" to the kernel: the rows of the largest tile, of 2-byte elements, have to stay below that.
 MAX_TILE_ROWS = 256
-MAX_TILE_K = 128
+MAX_TILE_K = 256
 MAX_LEADING_STRIDE = 2**31 // (MAX_TILE_ROWS * 2) - LOAD_ELEMENTS
 # Loads of elements reach a tile's rows and K from one base: with both strides at the limit the sum is below 2^31.
 MAX_ELEMENT_STRIDE = 2**31 // ((MAX_TILE_ROWS + MAX_TILE_K) * 2)
@@ -63,20 +63,33 @@ class GemmConfig:
     tile_k: int
     waves_m: int
     waves_n: int
+    # Waves that share the MFMA steps of a K tile of the same part of C; their sums are added up at the end.
+    waves_k: int = 1
     stages: int = 2
     # Tiles are visited in columns of group_m tile rows, so that a group's B tiles stay in L2. 0: row by row.
     group_m: int = 0
 
     def __str__(self) -> str:
-        return f"{self.tile}, {self.stages} stages, {self.waves_m}x{self.waves_n} waves, group_m {self.group_m}"
+        waves = "x".join(str(count) for count in (self.waves_m, self.waves_n, self.waves_k)[: 3 - (self.waves_k == 1)])
+        return f"{self.tile}, {self.stages} stages, {waves} waves, group_m {self.group_m}"
+
+    @property
+    def waves(self) -> int:
+        return self.waves_m * self.waves_n * self.waves_k
 
     @property
     def threads(self) -> int:
-        return 64 * self.waves_m * self.waves_n
+        return 64 * self.waves
+
+    @property
+    def exchange_bytes(self) -> int:
+        """LDS in which waves_k waves hand each other their fp32 sums; it lies where A was."""
+        return 4 * self.tile_m * self.tile_n * self.waves_k if self.waves_k > 1 else 0
 
     @property
     def lds_bytes(self) -> int:
-        return self.stages * (self.tile_m + self.tile_n) * self.tile_k * 2
+        ring = self.stages * self.tile_k * 2
+        return max(ring * self.tile_m, self.exchange_bytes) + ring * self.tile_n
 
     @property
     def tile(self) -> str:
@@ -90,7 +103,7 @@ class GemmConfig:
     @property
     def outstanding_loads(self) -> int:
         """Loads to LDS per wave that may at most be in flight when a K tile has to be complete."""
-        return (self.stages - 2) * (self.tile_m + self.tile_n) // self.rows_per_load
+        return (self.stages - 1) * (self.tile_m + self.tile_n) // self.rows_per_load
 
     def valid_for(self, target: Target) -> Decline | None:
         """Why this config cannot be compiled for `target`, or None."""
@@ -99,19 +112,20 @@ class GemmConfig:
     def fault(self, *, lds_bytes: int) -> Decline | None:
         """Why no kernel can be built from this config with so many bytes of LDS a workgroup, or None."""
         facts = dataclasses.asdict(self)
-        for name in ("tile_m", "tile_n", "tile_k", "waves_m", "waves_n"):
+        for name in ("tile_m", "tile_n", "tile_k", "waves_m", "waves_n", "waves_k"):
             if facts[name] < 1:
                 return Decline("{name}={value} has to be at least 1", name=name, value=facts[name])
-        if self.tile_k not in (32, 64, 128):
-            return Decline("tile_k={tile_k} is not one of 32, 64, 128, for which an LDS swizzle is known", **facts)
-        rows, waves = self.rows_per_load, self.waves_m * self.waves_n
+        if self.tile_k not in (32, 64, 128, 256):
+            return Decline("tile_k={tile_k} is not one of 32, 64, 128, 256, for which an LDS swizzle is known", **facts)
+        rows, waves = self.rows_per_load, self.waves
         facts |= {"rows": rows, "waves": waves, "threads": self.threads, "most": MAX_TILE_ROWS, "vmcnt": MAX_VMCNT}
         facts |= {"lds": self.lds_bytes, "lds_limit": lds_bytes, "loads": self.outstanding_loads}
         load = "{rows}, the rows that {threads} threads load at once with tile_k={tile_k}"
         rules = (
             (self.stages < 2, "stages={stages} is below 2: loading and computing need a buffer each"),
             (self.group_m < 0, "group_m={group_m} is negative; use 0 for tiles in row-major order"),
-            (waves > 16, "waves_m * waves_n = {waves} is above 16, the waves of a workgroup"),
+            (waves > 16, "waves_m * waves_n * waves_k = {waves} is above 16, the waves of a workgroup"),
+            (self.tile_k % (32 * self.waves_k), "tile_k={tile_k} is not a multiple of 32 * waves_k={waves_k}"),
             (self.tile_m % (16 * self.waves_m), "tile_m={tile_m} is not a multiple of 16 * waves_m={waves_m}"),
             (self.tile_n % (16 * self.waves_n), "tile_n={tile_n} is not a multiple of 16 * waves_n={waves_n}"),
             (self.tile_m > MAX_TILE_ROWS, "tile_m={tile_m} is above {most}, what 32-bit buffer offsets allow"),
@@ -170,15 +184,11 @@ def signature(dtype: str, *, load_a: str = "k", load_b: str = "k", epilogue: Epi
 
 
 CONFIGS = (
-    GemmConfig(tile_m=128, tile_n=128, tile_k=64, waves_m=2, waves_n=2),
-    GemmConfig(tile_m=256, tile_n=256, tile_k=64, waves_m=2, waves_n=4),
-    GemmConfig(tile_m=256, tile_n=128, tile_k=64, waves_m=4, waves_n=2),
-    GemmConfig(tile_m=128, tile_n=256, tile_k=64, waves_m=2, waves_n=4),
-    GemmConfig(tile_m=64, tile_n=128, tile_k=64, waves_m=2, waves_n=2),
-    GemmConfig(tile_m=64, tile_n=64, tile_k=64, waves_m=2, waves_n=2),
-    GemmConfig(tile_m=32, tile_n=128, tile_k=64, waves_m=1, waves_n=4),
-    GemmConfig(tile_m=32, tile_n=64, tile_k=64, waves_m=1, waves_n=2),
-    GemmConfig(tile_m=16, tile_n=64, tile_k=128, waves_m=1, waves_n=4),
+    GemmConfig(tile_m=256, tile_n=256, tile_k=32, waves_m=2, waves_n=4, stages=4, group_m=4),
+    GemmConfig(tile_m=128, tile_n=128, tile_k=64, waves_m=2, waves_n=2, stages=4, group_m=4),
+    GemmConfig(tile_m=64, tile_n=64, tile_k=64, waves_m=2, waves_n=2, waves_k=2, stages=8, group_m=4),
+    GemmConfig(tile_m=16, tile_n=16, tile_k=128, waves_m=1, waves_n=1, waves_k=4, stages=8),
+    GemmConfig(tile_m=32, tile_n=64, tile_k=128, waves_m=1, waves_n=1, waves_k=4, stages=4),
 )
 
 
@@ -220,7 +230,7 @@ def kernel_name(config: GemmConfig, signature: GemmSignature) -> str:
     digest = "" if epilogue.plain else f"_e{hashlib.sha256(repr(epilogue).encode()).hexdigest()[:8]}"
     return (
         f"gemm_{short[signature.dtype]}_{outputs}_{signature.load_a}_{signature.load_b}_{config.tile}"
-        f"_w{config.waves_m}x{config.waves_n}_s{config.stages}_g{config.group_m}{digest}"
+        f"_w{config.waves_m}x{config.waves_n}x{config.waves_k}_s{config.stages}_g{config.group_m}{digest}"
     )
 
 
