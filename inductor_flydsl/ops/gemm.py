@@ -185,10 +185,26 @@ def signature(dtype: str, *, load_a: str = "k", load_b: str = "k", epilogue: Epi
 
 CONFIGS = (
     GemmConfig(tile_m=256, tile_n=256, tile_k=32, waves_m=2, waves_n=4, stages=4, group_m=4),
-    GemmConfig(tile_m=128, tile_n=128, tile_k=64, waves_m=2, waves_n=2, stages=4, group_m=4),
-    GemmConfig(tile_m=64, tile_n=64, tile_k=64, waves_m=2, waves_n=2, waves_k=2, stages=8, group_m=4),
-    GemmConfig(tile_m=16, tile_n=16, tile_k=128, waves_m=1, waves_n=1, waves_k=4, stages=8),
-    GemmConfig(tile_m=32, tile_n=64, tile_k=128, waves_m=1, waves_n=1, waves_k=4, stages=4),
+    GemmConfig(tile_m=256, tile_n=128, tile_k=64, waves_m=4, waves_n=2, stages=3, group_m=4),
+    GemmConfig(tile_m=128, tile_n=256, tile_k=64, waves_m=2, waves_n=4, stages=3, group_m=4),
+    GemmConfig(tile_m=128, tile_n=128, tile_k=64, waves_m=2, waves_n=2, stages=5, group_m=4),
+    GemmConfig(tile_m=128, tile_n=128, tile_k=32, waves_m=2, waves_n=2, stages=5, group_m=4),
+    GemmConfig(tile_m=128, tile_n=64, tile_k=64, waves_m=2, waves_n=1, waves_k=2, stages=6, group_m=4),
+    GemmConfig(tile_m=64, tile_n=128, tile_k=64, waves_m=1, waves_n=2, waves_k=2, stages=6, group_m=4),
+    GemmConfig(tile_m=64, tile_n=64, tile_k=128, waves_m=1, waves_n=1, waves_k=4, stages=5, group_m=4),
+    GemmConfig(tile_m=64, tile_n=64, tile_k=64, waves_m=1, waves_n=2, waves_k=2, stages=5, group_m=4),
+    GemmConfig(tile_m=128, tile_n=32, tile_k=64, waves_m=2, waves_n=1, waves_k=2, stages=8, group_m=4),
+    GemmConfig(tile_m=32, tile_n=128, tile_k=64, waves_m=1, waves_n=2, waves_k=2, stages=8, group_m=4),
+    GemmConfig(tile_m=64, tile_n=32, tile_k=128, waves_m=2, waves_n=1, waves_k=2, stages=6, group_m=4),
+    GemmConfig(tile_m=32, tile_n=64, tile_k=128, waves_m=1, waves_n=2, waves_k=2, stages=6, group_m=4),
+    GemmConfig(tile_m=32, tile_n=64, tile_k=64, waves_m=2, waves_n=2, stages=13, group_m=4),
+    GemmConfig(tile_m=32, tile_n=32, tile_k=128, waves_m=1, waves_n=2, waves_k=2, stages=10, group_m=4),
+    GemmConfig(tile_m=32, tile_n=16, tile_k=128, waves_m=2, waves_n=1, waves_k=2, stages=13, group_m=4),
+    GemmConfig(tile_m=16, tile_n=32, tile_k=128, waves_m=1, waves_n=2, waves_k=2, stages=13, group_m=4),
+    GemmConfig(tile_m=16, tile_n=32, tile_k=128, waves_m=1, waves_n=2, waves_k=2, stages=6, group_m=4),
+    GemmConfig(tile_m=64, tile_n=16, tile_k=128, waves_m=4, waves_n=1, stages=4, group_m=4),
+    GemmConfig(tile_m=16, tile_n=64, tile_k=128, waves_m=1, waves_n=4, stages=4, group_m=4),
+    GemmConfig(tile_m=16, tile_n=16, tile_k=128, waves_m=1, waves_n=1, waves_k=4, stages=10, group_m=4),
 )
 
 
