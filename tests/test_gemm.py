@@ -19,6 +19,8 @@ NT = gemm.signature("bfloat16")
 GFX950 = Target(arch="gfx950", kind="simulated", compute_units=256)
 S = sympy.Symbol("s0", integer=True, positive=True)
 
+SQUARE = gemm.GemmConfig(tile_m=128, tile_n=128, tile_k=64, waves_m=2, waves_n=2)
+
 
 def nt(m: int, n: int, k: int, dtype: torch.dtype = torch.bfloat16) -> Problem:
     """A plain NT problem."""
@@ -85,8 +87,8 @@ def test_supported(change: dict[str, object], loads: tuple[str, str]) -> None:
         ({"dtype_out": torch.float16}, "the output is torch.float16, not one of torch.bfloat16, torch.float32"),
         ({"stride_a": (2**22, 1)}, "A's leading stride=4194304 is above the limit of 4194296"),
         ({"stride_b": (2**22, 1)}, "B's leading stride=4194304 is above the limit of 4194296"),
-        ({"stride_a": (2796203, 1)}, "A's row stride=2796203 is above the limit of 2796202"),
-        ({"stride_a": (3, 2796203)}, "A's stride along K=2796203 is above the limit of 2796202"),
+        ({"stride_a": (2097153, 1)}, "A's row stride=2097153 is above the limit of 2097152"),
+        ({"stride_a": (3, 2097153)}, "A's stride along K=2097153 is above the limit of 2097152"),
         (
             {"k": 2**22, "stride_a": (8, 1)},
             "K, along which A is loaded,=4194304 is above the limit of 4194296",
@@ -147,19 +149,27 @@ def test_every_config_is_valid_and_ranked_configs_are_all_of_them() -> None:
     assert len(set(gemm.CONFIGS)) == len(gemm.CONFIGS)
     ranked = gemm.configs(nt(512, 512, 512), GFX950)
     assert sorted(ranked, key=str) == sorted(gemm.CONFIGS, key=str)
+    # Tiles that are at least twice as long as C are not tried; where no other is left, all are.
+    short = gemm.configs(nt(40, 512, 512), GFX950)
+    assert {config.tile_m for config in short} == {16, 32, 64}
 
 
 def test_ranking_follows_the_shape() -> None:
-    assert gemm.configs(nt(8192, 8192, 8192), GFX950)[0].tile == "256x256x64"
+    assert gemm.configs(nt(8192, 8192, 8192), GFX950)[0].tile == "256x256x32"
     assert gemm.configs(nt(8, 4096, 4096), GFX950)[0].tile_m == 16
 
 
 def test_an_invalid_config_says_which_limit_it_breaks() -> None:
-    config = dataclasses.replace(gemm.CONFIGS[0], stages=6)
+    config = dataclasses.replace(SQUARE, stages=6)
     sentence = "the config needs 196608 bytes of LDS, above 163840; use fewer stages"
     assert str(config.valid_for(GFX950)) == sentence
-    half = dataclasses.replace(GFX950, lds_bytes=64 * 1024)
-    assert [config.tile for config in gemm.configs(nt(64, 64, 64), half)].count("256x256x64") == 0
+    shared = dataclasses.replace(SQUARE, tile_m=256, waves_k=2)
+    assert shared.exchange_bytes == 4 * 256 * 128 * 2
+    assert "the config needs 294912 bytes of LDS" in str(shared.valid_for(GFX950))
+    odd = str(dataclasses.replace(SQUARE, waves_k=4).valid_for(GFX950))
+    assert odd == "tile_k=64 is not a multiple of 32 * waves_k=4"
+    half = dataclasses.replace(GFX950, lds_bytes=100 * 1024)
+    assert all(config.lds_bytes <= 100 * 1024 for config in gemm.configs(nt(64, 64, 64), half))
 
 
 def test_profitable_counts_tiles_against_cus() -> None:
@@ -174,7 +184,7 @@ def test_profitable_declines_loads_of_elements() -> None:
 
 
 def test_launch_leaves_out_empty_outputs_and_fills_the_grid() -> None:
-    config = gemm.CONFIGS[0]
+    config = SQUARE
     a, b = torch.zeros(130, 64, dtype=torch.bfloat16), torch.zeros(257, 64, dtype=torch.bfloat16)
     out = torch.zeros(130, 257, dtype=torch.bfloat16)
     work = gemm.launch(config, NT, a, b.t(), out)
@@ -190,12 +200,12 @@ def test_launch_leaves_out_empty_outputs_and_fills_the_grid() -> None:
 def test_launch_of_a_batch() -> None:
     a, b = torch.zeros(5, 8, 64, dtype=torch.bfloat16), torch.zeros(64, 16, dtype=torch.bfloat16).expand(5, 64, 16)
     out = torch.zeros(5, 8, 16, dtype=torch.bfloat16)
-    work = gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", load_b="mn"), a, b, out)
+    work = gemm.launch(SQUARE, gemm.signature("bfloat16", load_b="mn"), a, b, out)
     assert work is not None and work.grid == (1, 5, 1)
     assert work.arguments == (
         a.data_ptr(), b.data_ptr(), 512, 0, 8, 16, 64, 64, 1, 1, 16, 16, out.data_ptr(), 128
     )  # fmt: skip
-    assert gemm.launch(gemm.CONFIGS[0], NT, a[:0], b[:0], out[:0]) is None
+    assert gemm.launch(SQUARE, NT, a[:0], b[:0], out[:0]) is None
 
 
 @pytest.mark.parametrize("load", ["k", "mn"])
@@ -204,7 +214,7 @@ def test_launch_copies_an_operand_that_turns_out_unaligned(load: str) -> None:
     a, out = storage[1:].view(16, 64), torch.zeros(16, 16, dtype=torch.bfloat16)
     if load == "mn":
         a, out = a.t(), torch.zeros(64, 64, dtype=torch.bfloat16)
-    work = gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", load_a=load, load_b=load), a, a.t(), out)
+    work = gemm.launch(SQUARE, gemm.signature("bfloat16", load_a=load, load_b=load), a, a.t(), out)
     assert work is not None and a.data_ptr() % 16
     assert work.arguments[0] % 16 == 0 and work.arguments[1] % 16 == 0
     assert torch.equal(work.reads[0], a) and torch.equal(work.reads[1], a.t())
@@ -213,16 +223,16 @@ def test_launch_copies_an_operand_that_turns_out_unaligned(load: str) -> None:
 def test_launch_refuses_sizes_that_were_dynamic_and_break_a_rule() -> None:
     a, out = torch.zeros(4, 12, dtype=torch.bfloat16), torch.zeros(4, 4, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match="compiled for K in whole 16 bytes, not 12"):
-        gemm.launch(gemm.CONFIGS[0], NT, a, a.t(), out)
+        gemm.launch(SQUARE, NT, a, a.t(), out)
     a, out = torch.zeros(8, 8, dtype=torch.bfloat16), torch.zeros(8, 8, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match=r"the output is \(8, 8\) with strides \(1, 8\)"):
-        gemm.launch(gemm.CONFIGS[0], NT, a, a.t(), out.t())
+        gemm.launch(SQUARE, NT, a, a.t(), out.t())
     far = torch.zeros(2**23 + 8, dtype=torch.bfloat16).as_strided((8, 2), (0, 2**23))
-    with pytest.raises(ValueError, match="A's stride along K=8388608 is above the limit of 2796202"):
-        gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", load_a="any", load_b="any"), far, a[:2], out)
+    with pytest.raises(ValueError, match="A's stride along K=8388608 is above the limit of 2097152"):
+        gemm.launch(SQUARE, gemm.signature("bfloat16", load_a="any", load_b="any"), far, a[:2], out)
     bias = gemm.epilogues.scaled_sum("bfloat16", alpha=1, beta=1, added=Input(dtype="bfloat16", rows=False, columns=1))
     with pytest.raises(ValueError, match=r"input 0 of the epilogue has strides \(8, 1\)"):
-        gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", epilogue=bias), a, a.t(), out, out)
+        gemm.launch(SQUARE, gemm.signature("bfloat16", epilogue=bias), a, a.t(), out, out)
 
 
 def test_the_kernarg_layout_is_the_abi_s() -> None:
