@@ -43,14 +43,18 @@ class Buffer:
     nbytes: int
     writable: bool
     name: str
-    # Whether a launch may read what it has not written itself; only the hazard mode asks.
+    # Whether a launch may read what no launch on this buffer has written; only the hazard mode asks.
     initialised: bool = True
+    # A bit per byte that a launch in the hazard mode has written, where that matters.
+    written: bytearray = dataclasses.field(default_factory=bytearray, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.nbytes < 0 or self.address < 0 or self.address + self.nbytes > 2**64:
             raise SimulatorError(f"buffer {self.name!r}: {self.nbytes} bytes at {self.address} are no range of memory")
         if self.nbytes and not self.address:
             raise SimulatorError(f"buffer {self.name!r}: {self.nbytes} bytes at address 0, which is no memory")
+        if not self.initialised:
+            self.written.extend(bytes(self.nbytes // 8 + 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -317,29 +321,33 @@ class Program:
         found: list[Finding] = []
         outcome: list[bytes] = []
         result: LaunchResult | None = None
+        checker: hazard_mode.Checker | None = None
         for order in hazards.orders:
             for buffer, content in zip(written, before, strict=True):
                 ctypes.memmove(buffer.address, content, buffer.nbytes)
-            checker = hazard_mode.Checker(
-                hazards, order, self._accesses, self._waits, [buffer.initialised for buffer in buffers]
-            )
+            checker = hazard_mode.Checker(hazards, order, self._accesses, self._waits, buffers)
+            ended: SimulatorFault | None = None
             try:
                 result = self._launch(checker, buffers=buffers, **options)
             except SimulatorFault as fault:
-                seen = checker.findings(self._kernel.lines, self._decoded.first_accumulator)
-                stopped = hazard_mode.stopped(fault) if "deadlock" in hazards.kinds else None
+                ended = checker.explained(fault)
+            finally:
+                seen = checker.findings(self._core, self._kernel.lines, self._decoded.first_accumulator)
+            found += seen
+            if ended is not None:
+                stopped = hazard_mode.stopped(ended, order) if "deadlock" in hazards.kinds else None
                 if not seen and stopped is None:
-                    raise
-                found += [*seen, stopped] if stopped is not None else seen
-                result = LaunchResult.of_nothing(fault, len(self._kernel.lines))
+                    raise ended
+                found += [] if stopped is None else [stopped]
+                result = LaunchResult.of_nothing(ended, len(self._kernel.lines))
                 break
-            found += checker.findings(self._kernel.lines, self._decoded.first_accumulator)
             after = [ctypes.string_at(buffer.address, buffer.nbytes) for buffer in written]
             if not outcome:
                 outcome = after
             if "order" in hazards.kinds:
                 found += hazard_mode.differences(written, outcome, after, hazards.orders[0], order)
-        assert result is not None
+        assert result is not None and checker is not None
+        checker.keep_written()
         return dataclasses.replace(result, findings=tuple(hazard_mode.merged(found)))
 
     @functools.cached_property

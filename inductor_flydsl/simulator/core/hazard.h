@@ -59,8 +59,6 @@ typedef struct {
     u64 count;
 } Finding;
 
-#define FINDING_CAPACITY 256
-
 /* The launch's part: given by the caller. */
 typedef struct Hazards {
     const Access *accesses;
@@ -70,11 +68,14 @@ typedef struct Hazards {
     u32 kinds;                   /* a bit per kind of finding that is asked for */
     u32 schedule;                /* 0 first wave first, 1 last wave first, 2 drawn, switching between barriers too */
     u64 seed;
-    const u8 *unwritten_regions; /* per region: reading a byte that no store of the launch wrote is a finding */
-    Finding *findings;           /* FINDING_CAPACITY of them */
-    u32 finding_count;
-    u32 lost;                    /* findings beyond the capacity */
+    u8 *const *written;          /* per region: NULL, or a bit per byte that has been written; to read another is a
+                                    finding. A launch adds what it writes when it ends */
+    Finding *findings;           /* the core's: gfx950_release_findings */
+    u32 finding_count, finding_capacity;
+    u32 unasked;                 /* a bit per kind that was found and not asked for */
 } Hazards;
+
+void gfx950_release_findings(Hazards *hazards);
 
 /* Runs the grid in hazard mode. Returns CONTINUE or FAULT. */
 int hazard_run_grid(Launch *launch, Wave *waves, u32 count, u8 *lds);
@@ -82,6 +83,9 @@ int hazard_run_grid(Launch *launch, Wave *waves, u32 count, u8 *lds);
 /* Called where addresses are known, if the launch is in hazard mode. */
 void hazard_lds(Wave *wave, const u64 *address, u64 active, u32 bytes);
 void hazard_memory(Wave *wave, const u64 *address, u64 active, u32 bytes);
+
+/* Called after a store: two lanes that stored different values to one address are a finding. */
+void hazard_lanes(Wave *wave, const u32 *rows, const u64 *address, u32 dwords, u32 element_bytes, u64 active);
 
 /* launch.c */
 void start_wave(Wave *wave, const u32 *workgroup);

@@ -57,10 +57,22 @@ typedef struct {
 
 /* Who last wrote two bytes of an output. */
 typedef struct {
-    u32 workgroup; /* + 1; 0: nobody */
+    u32 workgroup : 30, written : 2; /* + 1, 0: nobody; the bytes that anybody has written */
     u32 operation;
     u32 instruction : 24, wave : 5, bytes : 2, atomic : 1;
 } Owner;
+
+/* Who has read two bytes of an output since they changed: two waves of one workgroup, and one of a workgroup before it,
+   which is enough to see that another workgroup's write is not ordered. */
+typedef struct {
+    u32 workgroup; /* + 1; 0: nobody */
+    struct {
+        u32 operation : 30, bytes : 2;
+    } reads[2];
+    u32 instruction : 24, wave : 5; /* of the last read: operations end with their workgroup */
+    u32 earlier_workgroup;          /* + 1; 0: nobody */
+    u32 earlier_instruction : 24, earlier_wave : 5, earlier_bytes : 2;
+} Readers;
 
 /* A part of a write that is being done: of one lane, or of LDS neighbours that follow each other. A lane has four at
    most: the dwords of a buffer store that is partly in range. */
@@ -90,6 +102,8 @@ typedef struct {
     u32 before_count;
     Owner *owners; /* per two bytes of the writable regions */
     u64 *first_owner; /* per region: where its owners begin */
+    Readers **readers; /* per region, per two bytes of it; NULL: nobody has read there */
+    u32 *finding_slots; /* hazard_findings.c: numbers of findings + 1, found by hashing */
     u32 epoch;
     u32 workgroup;
     u32 workgroup_id[3];
@@ -116,6 +130,10 @@ void write_lds(Shadow *shadow, const Wave *wave, u32 operation, u64 from, u64 to
 /* hazard_memory.c: what is about to be written, in memory or LDS, before and after it was. */
 void remember(Shadow *shadow, u64 place, const u8 *memory, u32 bytes, bool join_neighbours);
 void write_memory(Wave *wave, u32 operation, const Write *write);
+bool make_owners(Shadow *shadow);
+void free_owners(Shadow *shadow);
+/* Tells the caller which bytes have been written. */
+void tell_written(const Shadow *shadow);
 
 /* hazard_late.c: issues a memory instruction; lets all but `remaining` of a counter land. */
 int issue(Wave *wave, const Instruction *in, const Access *access, u32 instruction);
