@@ -206,8 +206,8 @@ class Checker:
         return type(fault)(
             kernel=fault.kernel, workgroup=fault.workgroup, wave=fault.wave, line=fault.line, text=fault.text,
             lane=fault.lane, address=fault.address, waves=fault.waves,
-            reason=f"{fault.reason} (the hazard mode also met {named}, which `kinds` leaves out: what has not landed is "
-            "poison there, and this may follow from it)",
+            reason=f"{fault.reason} (the hazard mode also met {named}, which `kinds` leaves out: what has not landed "
+            "is poison there, and this may follow from it)",
         )  # fmt: skip
 
 
@@ -266,10 +266,14 @@ def read(
 
 
 def merged(found: Iterable[Finding]) -> list[Finding]:
-    """One finding per kind and pair of lines: the first of its kind, with all their counts."""
+    """One finding per kind and pair of lines: the first of its kind, with all their counts. Of a race either access
+    may come first.
+    """
     kept: dict[tuple[str, int, int], Finding] = {}
     for each in found:
-        key = (each.kind, each.first.line if each.first else -1, each.second.line if each.second else -1)
+        lines = [place.line if place else -1 for place in (each.first, each.second)]
+        low, high = sorted(lines) if each.kind.endswith("-race") else lines
+        key = (each.kind, low, high)
         old = kept.get(key)
         kept[key] = each if old is None else dataclasses.replace(old, count=old.count + each.count)
     return list(kept.values())
@@ -302,8 +306,8 @@ def _missing(
     if kind.endswith("-race") and first is not None and first == second:
         where = memory or f"the LDS byte {each.place}"
         return (
-            f"two lanes of one instruction, {each.detail} and {each.found}, store different values to {where}: which of "
-            "them stays is not defined, so that only one of the lanes may store"
+            f"two lanes of one instruction, {each.detail} and {each.found}, store different values to {where}: which "
+            "of them stays is not defined, so that only one of the lanes may store"
         )
     where = _register(each.place, first_accumulator)
     if kind == "wait":
@@ -338,8 +342,8 @@ def _memory_race(each: CFinding, first: Place | None, second: Place | None, memo
     counter = "lgkmcnt(0)" if first.text.startswith("s_") else "vmcnt"
     if first.workgroup != second.workgroup:
         return (
-            f"two workgroups access {memory}, one of them writing another value, and nothing that this mode sees orders "
-            "workgroups of one launch: two launches would, or atomics on both sides"
+            f"two workgroups access {memory}, one of them writing another value, and nothing that this mode sees "
+            "orders workgroups of one launch: two launches would, or atomics on both sides"
         )
     if first.wave == second.wave:
         return (
