@@ -33,6 +33,8 @@ KINDS = (
     "deadlock",
 )
 ORDERS = ("first", "last", "drawn")
+# After which values are other ones in this mode than in a plain run.
+_POISON_KINDS = ("wait", "lds-race", "lds-order", "lds-unwritten", "register-unwritten")
 _SCALAR_PLACE = 0x10000
 _SCALAR_NAMES = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 126: "exec_lo", 127: "exec_hi"}
 
@@ -199,7 +201,7 @@ class Checker:
 
     def explained(self, fault: SimulatorFault) -> SimulatorFault:
         """The fault, which says so where it may follow from what was found and not asked for."""
-        unasked = [kind for number, kind in enumerate(KINDS) if self._hazards.unasked >> number & 1]
+        unasked = [kind for kind in _POISON_KINDS if self._hazards.unasked >> KINDS.index(kind) & 1]
         if not unasked or isinstance(fault, StepLimitExceeded):
             return fault
         named = ", ".join(repr(kind) for kind in unasked)
@@ -207,7 +209,7 @@ class Checker:
             kernel=fault.kernel, workgroup=fault.workgroup, wave=fault.wave, line=fault.line, text=fault.text,
             lane=fault.lane, address=fault.address, waves=fault.waves,
             reason=f"{fault.reason} (the hazard mode also met {named}, which `kinds` leaves out: what has not landed "
-            "is poison there, and this may follow from it)",
+            "or nothing wrote is poison in it, and this may follow from that)",
         )  # fmt: skip
 
 
