@@ -79,6 +79,13 @@ def test_an_earlier_workgroup_s_read_is_kept_beside_the_writer_s_own() -> None:
     assert [(each.first.workgroup[0], each.second.workgroup[0]) for each in result.findings] == [(0, 1)]
 
 
+def test_a_reader_ends_with_the_write_that_follows_it() -> None:
+    """Of a read, its own workgroup's write and another one's, the two writes race; one finding is enough."""
+    own = READS["global"] + "\nv_xor_b32_e32 v4, 0x55555555, v4\nglobal_store_dword v1, v4, s[6:7]"
+    (found,) = find(split("s_cmp_eq_u32 s2, 1", OVERWRITE, own), grid=2, hazards=only("first")).findings
+    assert found.first.text == "global_store_dword v1, v4, s[6:7]"
+
+
 def test_a_shift_in_place() -> None:
     """y[i] = y[i + 64] by workgroups of one wave: each overwrites what another one reads."""
     body = """
