@@ -185,4 +185,4 @@ def launch(
 
 def _bytes_from(tensor: torch.Tensor) -> int:
     """Of its storage, those from its first element on: an aligned tensor does not begin where its storage does."""
-    return int(tensor.untyped_storage().nbytes()) - tensor.storage_offset() * tensor.element_size()
+    return int(tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.element_size())
