@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inductor_flydsl.simulator import abi, access, assembly, build, decode, events, trace, wait_states
+from inductor_flydsl.simulator import abi, access, assembly, build, decode, definedness, events, trace, wait_states
 from inductor_flydsl.simulator import hazards as hazard_mode
 from inductor_flydsl.simulator.assembly import Kernel, KernelFacts
 from inductor_flydsl.simulator.assumptions import flipped
@@ -344,7 +344,7 @@ class Program:
 
     @functools.cached_property
     def _accesses(self) -> bytes:
-        return access.packed(self._records)
+        return definedness.packed(self._records)
 
     @functools.cached_property
     def _waits(self) -> bytes:
