@@ -35,7 +35,7 @@ KINDS = (
 ORDERS = ("first", "last", "drawn")
 CAPACITY = 256
 _SCALAR_PLACE = 0x10000
-_SCALAR_NAMES = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 126: "exec_lo", 127: "exec_hi"}
+_SCALAR_NAMES = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 125: "scc", 126: "exec_lo", 127: "exec_hi"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -223,6 +223,16 @@ def _register(place: int, first_accumulator: int) -> str:
     return f"a{place - first_accumulator}" if place >= first_accumulator else f"v{place}"
 
 
+_REACHES = "it reaches memory, an address or control: write it before, in each lane that is active here"
+
+
+def _holder(each: CFinding, where: str) -> str:
+    """The register, and its lanes where not all that are read are meant."""
+    if not each.detail:
+        return f"{where} holds"
+    return f"{where} holds in lane {each.found}" + (f" and {each.detail - 1} more" if each.detail > 1 else "")
+
+
 def _missing(kind: str, each: CFinding, first: Place | None, first_accumulator: int) -> str:
     where = _register(each.place, first_accumulator)
     if kind == "wait":
@@ -242,11 +252,17 @@ def _missing(kind: str, each: CFinding, first: Place | None, first_accumulator: 
     if kind == "lds-unwritten":
         return f"LDS at {each.place} is read and nothing has written it"
     if kind == "register-unwritten":
-        return f"{where} holds what nothing has written, and it reaches memory, an address or control"
+        return f"{_holder(each, where)} what nothing has written, and {_REACHES}"
+    if kind == "memory-unwritten" and each.first >= 0:
+        return (
+            f"{_holder(each, where)} what was loaded from scratch (private memory) where nothing had been stored, and "
+            f"{_REACHES}"
+        )
     if kind == "memory-unwritten":
         return f"the output at {each.place:#x} is read and no store of this launch has written it"
     if kind == "memory-race":
         return f"two waves access the memory at {each.place:#x} without order"
     if kind == "wait-states":
-        return f"{each.detail} wait states have to lie between, and {each.found} do: s_nop is missing"
+        rule, states = wait_states.SEARCHES[each.place].name, each.detail - each.found - 1
+        return f"{each.detail} wait states have to lie between, and {each.found} do: s_nop {states} is missing ({rule})"
     return f"wave {each.second_wave} passes {each.found} barriers and wave 0 passes {each.detail}"

@@ -9,9 +9,10 @@
    reached after waiting for its access, and that the second passed before issuing its own. */
 #include "shadow.h"
 
-static void report_wait_states(void *context, u32 first, u32 second, u32 needed, u32 states) {
+static void report_wait_states(void *context, u32 first, u32 second, u32 search, u32 needed, u32 states) {
     const Wave *wave = context;
     Finding found = finding(shadow_of(wave), FINDING_WAIT_STATES, (i32)first, wave->id, (i32)second, wave->id);
+    found.place = search;
     found.detail = needed;
     found.found = states;
     report(shadow_of(wave), found);

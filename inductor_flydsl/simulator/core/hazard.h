@@ -90,7 +90,7 @@ typedef struct {
     i32 first, second;           /* instructions; -1: none */
     u32 first_wave, second_wave;
     u32 first_workgroup[3], second_workgroup[3];
-    u64 place;                   /* LDS offset, address or register */
+    u64 place;                   /* LDS offset, address, register or the wait states' search */
     u32 detail;                  /* what a wait may leave outstanding; wait states needed */
     u32 found;                   /* wait states found */
     u64 count;
