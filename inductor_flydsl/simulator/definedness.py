@@ -241,9 +241,21 @@ def _vector(record: Access, made: Fate) -> None:
     elif record.halves:
         made.rule = Rule.HALVES
         made.lower, made.upper = _common(record.lower, made.sources), _common(record.upper, made.sources)
-    elif name.startswith("v_lshlrev_b64"):
-        made.rule, made.upper = Rule.HALVES, made.sources
-        made.lower = _union(_operand(record, 1), _split(_operand(record, 2))[0])
+    elif re.match(r"v_(lshl|lshr|ashr)rev_[bi]64", name):
+        _shift(record, made)
+
+
+def _shift(record: Access, made: Fate) -> None:
+    """A shift of a pair moves lower bits up or upper bits down; by 32 and more it leaves nothing of the other half."""
+    count, pair = _operand(record, 1), _operand(record, 2)
+    lower, upper = _split(pair)
+    by = _constant(record.statement.operands[1])
+    far = by is not None and by & 63 >= 32
+    made.rule = Rule.HALVES
+    if "lshl" in record.statement.mnemonic:
+        made.lower, made.upper = Registers() if far else _union(count, lower), lower if far else _union(count, pair)
+    else:
+        made.lower, made.upper = upper if far else _union(count, pair), _union(count, upper)
 
 
 def _split(pair: Registers) -> tuple[Registers, Registers]:

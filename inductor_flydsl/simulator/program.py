@@ -176,9 +176,7 @@ def load(text: str, kernel: str | None = None, cache_dir: str | os.PathLike[str]
 class Program:
     """A decoded kernel. Launches may run in parallel: a Program does not change."""
 
-    def __init__(
-        self, kernel: Kernel, cache_dir: str | os.PathLike[str] | None = None, *, xnack: bool = True
-    ) -> None:
+    def __init__(self, kernel: Kernel, cache_dir: str | os.PathLike[str] | None = None, *, xnack: bool = True) -> None:
         self._kernel = kernel
         self._xnack = xnack
         _check_modes(kernel)
