@@ -148,7 +148,11 @@ def _capture(
         kernarg=pack(program.facts, values),
         buffers=tuple(
             simulator.Buffer(
-                address=tensor.data_ptr(), nbytes=tensor.untyped_storage().nbytes(), writable=True, name=name
+                address=tensor.data_ptr(),
+                # To the end of its storage, in which it need not be first.
+                nbytes=tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.itemsize,
+                writable=True,
+                name=name,
             )
             for name, tensor in tensors
         ),
