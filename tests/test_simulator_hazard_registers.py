@@ -48,6 +48,12 @@ LANES = {
     "written in two parts": (PART, "s_mov_b32 exec_lo, 0\nv_mov_b32_e32 v4, 8\ns_mov_b32 exec_lo, -1\n" + store("v4"),
                              f"{LOW}v_mov_b32_e32 v4, 8\n{ALL}" + store("v4")),
     "an address": (PART, f"{LOW}global_load_dword v5, v4, s[6:7]", "global_load_dword v5, v4, s[6:7]"),
+    # 4 KiB are in range.
+    "out of range": (
+        f"{PART}v_lshlrev_b32_e32 v2, 7, v0\n",
+        "buffer_store_dword v4, v2, s[8:11], 0 offen",
+        "buffer_store_dword v4, v1, s[8:11], 0 offen",
+    ),
     "to LDS": (PART, f"{LOW}ds_write_b32 v1, v4", "ds_write_b32 v1, v4"),
     "chosen": (PART + LOW_MASK, "v_cndmask_b32_e32 v5, 0, v4, vcc\n" + store("v5"),
                "v_cndmask_b32_e32 v5, v4, v0, vcc\n" + store("v5")),

@@ -36,6 +36,7 @@ class Rule(enum.IntEnum):
     MATRIX = 7  # `lower` gives rows of the result, `upper` columns
     BITS = 8  # scalar, bit by bit
     CHOOSE = 9  # s_cselect, s_cmov
+    BUFFER = 10  # `lower` is the data, of which lanes that are out of range are not looked at; `upper` is the address
 
 
 class Flag(enum.IntFlag):
@@ -124,6 +125,9 @@ def fate(record: Access) -> Fate:
         made.slot = int(shape[2]) if shape else 0
     elif row.kind == "lds" and record.effect == access.LDS_LANES:
         made.rule, made.slot = Rule.MOVE, 1 if "swizzle" in statement.mnemonic else 2
+    elif record.effect in (access.STORE, access.ATOMIC) and statement.mnemonic.startswith("buffer"):
+        made.rule, made.lower = Rule.BUFFER, _operand(record, 0)
+        made.upper = _operand(record, *range(1, len(row.operands)))
     everything = (made.sources, made.results, made.lower, made.upper)
     made.touched = _union(*everything)
     if made.mask != _NO_MASK:

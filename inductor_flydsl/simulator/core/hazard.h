@@ -39,6 +39,7 @@ enum {
     RULE_MATRIX,    /* `lower` gives rows of the result, `upper` columns */
     RULE_BITS,      /* scalar, bit by bit */
     RULE_CHOOSE,    /* s_cselect, s_cmov */
+    RULE_BUFFER,    /* `lower` is the data, of which lanes that are out of range do not count; `upper` is the address */
 };
 
 enum {

@@ -269,6 +269,16 @@ static void choose(Wave *wave, const Instruction *in, const Fate *fate, u32 inst
         if (into + n < SCALAR_EXEC) set_bits(mine, into + n, (u32)(found >> 32 * n), origin);
 }
 
+/* Triton masks a buffer store by addresses that are out of range: what such lanes hold is not stored. */
+static u64 lanes_in_range(const Wave *wave, const Instruction *in, u64 exec) {
+    u64 base = (u64)scalar(wave, in, 3) + (u64)(i64)in->offset, in_range = 0;
+    u32 records = wave->scalars[in->operand[2].index + 2];
+    const u32 *offsets = in->flags & FLAG_OFFEN ? vector_row(wave, in, 1) : NULL;
+    for (u64 rest = exec; rest; rest &= rest - 1)
+        in_range |= (u64)(base + (offsets ? offsets[__builtin_ctzll(rest)] : 0) < records) << __builtin_ctzll(rest);
+    return in_range;
+}
+
 void pass_on(Wave *wave, const Instruction *in, const Access *access, u32 instruction) {
     const Fate *fate = &access->fate;
     WaveShadow *mine = own(wave);
@@ -289,6 +299,10 @@ void pass_on(Wave *wave, const Instruction *in, const Access *access, u32 instru
         gather(mine, &fate->upper, exec & mask, &taint);
         break;
     }
+    case RULE_BUFFER:
+        gather(mine, &fate->upper, exec, &taint);
+        gather(mine, &fate->lower, lanes_in_range(wave, in, exec), &taint);
+        break;
     default:
         gather(mine, &fate->sources, lanes, &taint);
         add_mask(wave, in, fate, &taint, lanes);
