@@ -36,7 +36,7 @@ ORDERS = ("first", "last", "drawn")
 # After which values are other ones in this mode than in a plain run.
 _POISON_KINDS = ("wait", "lds-race", "lds-order", "lds-unwritten", "register-unwritten")
 _SCALAR_PLACE = 0x10000
-_SCALAR_NAMES = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 126: "exec_lo", 127: "exec_hi"}
+_SCALAR_NAMES = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 125: "scc", 126: "exec_lo", 127: "exec_hi"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -302,6 +302,16 @@ def _memory_place(address: int, buffers: Sequence[Buffer]) -> str:
     return f"the memory at {address:#x}"
 
 
+_REACHES = "it reaches memory, an address or control: write it before, in each lane that is active here"
+
+
+def _holder(each: CFinding, where: str) -> str:
+    """The register, and its lanes where not all that are read are meant."""
+    if not each.detail:
+        return f"{where} holds"
+    return f"{where} holds in lane {each.found}" + (f" and {each.detail - 1} more" if each.detail > 1 else "")
+
+
 def _missing(
     kind: str, each: CFinding, first: Place | None, second: Place | None, memory: str, first_accumulator: int
 ) -> str:
@@ -329,13 +339,19 @@ def _missing(
     if kind == "lds-unwritten":
         return f"LDS at {each.place} is read and nothing has written it"
     if kind == "register-unwritten":
-        return f"{where} holds what nothing has written, and it reaches memory, an address or control"
+        return f"{_holder(each, where)} what nothing has written, and {_REACHES}"
+    if kind == "memory-unwritten" and each.first >= 0:
+        return (
+            f"{_holder(each, where)} what was loaded from scratch (private memory) where nothing had been stored, and "
+            f"{_REACHES}"
+        )
     if kind == "memory-unwritten":
         return f"the output {memory} is read and no store has written it: InOut(...) is for arrays that are inputs too"
     if kind == "memory-race":
         return _memory_race(each, first, second, memory)
     if kind == "wait-states":
-        return f"{each.detail} wait states have to lie between, and {each.found} do: s_nop is missing"
+        rule, states = wait_states.SEARCHES[each.place].name, each.detail - each.found - 1
+        return f"{each.detail} wait states have to lie between, and {each.found} do: s_nop {states} is missing ({rule})"
     return f"wave {each.second_wave} passes {each.found} barriers and wave 0 passes {each.detail}"
 
 

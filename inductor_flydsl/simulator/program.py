@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inductor_flydsl.simulator import abi, access, assembly, build, decode, events, trace, wait_states
+from inductor_flydsl.simulator import abi, access, assembly, build, decode, definedness, events, trace, wait_states
 from inductor_flydsl.simulator import hazards as hazard_mode
 from inductor_flydsl.simulator.assembly import Kernel, KernelFacts
 from inductor_flydsl.simulator.assumptions import flipped
@@ -172,14 +172,17 @@ def load(text: str, kernel: str | None = None, cache_dir: str | os.PathLike[str]
     target = re.search(r"\.amdgcn_target\s+\"([^\"]+)\"", text)
     if target is not None and "gfx950" not in target[1]:
         raise SimulatorError(f"the text is for {target[1]}: only gfx950 is simulated")
-    return Program(assembly.parse(text, kernel), cache_dir)
+    # LLVM keeps XNACK's clauses apart unless the target says that it is off.
+    xnack = target is None or "xnack-" not in target[1].split(":")
+    return Program(assembly.parse(text, kernel), cache_dir, xnack=xnack)
 
 
 class Program:
     """A decoded kernel. Launches may run in parallel: a Program does not change."""
 
-    def __init__(self, kernel: Kernel, cache_dir: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, kernel: Kernel, cache_dir: str | os.PathLike[str] | None = None, *, xnack: bool = True) -> None:
         self._kernel = kernel
+        self._xnack = xnack
         _check_modes(kernel)
         self._user_sgprs = abi.UserSgprs(kernel)
         decoded = decode.decode(kernel, lambda: _handlers(build.core(cache_dir)))
@@ -352,11 +355,12 @@ class Program:
 
     @functools.cached_property
     def _accesses(self) -> bytes:
-        return access.packed(self._records)
+        return definedness.packed(self._records)
 
     @functools.cached_property
     def _waits(self) -> bytes:
-        return wait_states.packed(self._kernel.lines, self._decoded.rows, self._decoded.first_accumulator)
+        lines, rows = self._kernel.lines, self._decoded.rows
+        return wait_states.packed(lines, rows, self._decoded.first_accumulator, xnack=self._xnack)
 
     def _launch(
         self,

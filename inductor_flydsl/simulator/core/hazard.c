@@ -9,9 +9,10 @@
    reached after waiting for its access, and that the second passed before issuing its own. */
 #include "shadow.h"
 
-static void report_wait_states(void *context, u32 first, u32 second, u32 needed, u32 states) {
+static void report_wait_states(void *context, u32 first, u32 second, u32 search, u32 needed, u32 states) {
     const Wave *wave = context;
     Finding found = finding(shadow_of(wave), FINDING_WAIT_STATES, (i32)first, wave->id, (i32)second, wave->id);
+    found.place = search;
     found.detail = needed;
     found.found = states;
     report(shadow_of(wave), found);
@@ -48,7 +49,7 @@ static int run_wave(Wave *wave, u64 turn) {
         ++mine->time;
         const Access *access = &shadow->hazards->accesses[pc];
         check_pending(wave, access, pc);
-        check_defined(wave, access, pc);
+        check_defined(wave, &code[pc], access, pc);
         check_wait_states(&mine->history, shadow->hazards->rules, shadow->hazards->rule_count,
                           &shadow->hazards->waits[pc], pc, shadow->clean, report_wait_states, wave);
         switch (access->effect) {
@@ -82,19 +83,11 @@ static void start(Shadow *shadow, Wave *waves, const u32 *workgroup) {
         start_wave(&waves[n], workgroup);
         WaveShadow *mine = &shadow->waves[n];
         mine->vm.head = mine->vm.count = mine->lgkm.head = mine->lgkm.count = 0;
-        mine->pending = mine->defined = (Registers){{0}, {0}};
-        memset(mine->origin, 0, sizeof mine->origin);
+        mine->pending = (Registers){{0}, {0}};
+        start_defined(&waves[n]);
         mine->time = 1;
         start_wait_states(&mine->history);
         mine->operation = mine->barriers = 0;
-        u32 ids = launch->assumptions & ASSUME_WORKITEM_IDS_APART ? launch->workitem_components + 1 : 1;
-        for (u32 id = 0; id < ids; ++id) mine->defined.vector[0] |= (u64)1 << id;
-        for (u32 s = 0; s < launch->user_sgpr_count; ++s) mine->defined.scalar[s / 64] |= (u64)1 << s % 64;
-        for (int axis = 0; axis < 3; ++axis) {
-            u32 s = launch->workgroup_id_sgpr[axis];
-            if (s != ~0u) mine->defined.scalar[s / 64] |= (u64)1 << s % 64;
-        }
-        mine->defined.scalar[1] |= (u64)3 << (SCALAR_EXEC - 64);
     }
 }
 
@@ -162,8 +155,9 @@ static bool make_shadow(Shadow *shadow, Launch *launch, u32 count) {
     shadow->lds_readers = malloc((size_t)shadow->lds_dwords * count * sizeof(u32));
     shadow->lds_reader_mask = malloc(shadow->lds_dwords * sizeof(u16));
     shadow->clean = calloc(launch->instruction_count, sizeof(u64));
+    if (launch->scratch_bytes) shadow->scratch = malloc((size_t)launch->scratch_bytes * LANE_COUNT * count);
     return shadow->waves && shadow->lds_writer && shadow->lds_readers && shadow->lds_reader_mask && shadow->clean &&
-           make_owners(shadow);
+           (shadow->scratch || !launch->scratch_bytes) && make_owners(shadow);
 }
 
 /* The order of workgroups is that of the waves: first, last, or a drawn walk through all of them, whose stride has no
@@ -225,5 +219,6 @@ int hazard_run_grid(Launch *launch, Wave *waves, u32 count, u8 *lds) {
     free(shadow.clean);
     free(shadow.finding_slots);
     free_owners(&shadow);
+    free(shadow.scratch);
     return status;
 }

@@ -47,6 +47,7 @@ void report(Shadow *shadow, Finding found) {
         ++old->count;
         if (found.kind == FINDING_WAIT_STATES && found.detail > old->detail) {
             /* Several rules hold between the two: the strictest is told. */
+            old->place = found.place;
             old->detail = found.detail;
             old->found = found.found;
         }

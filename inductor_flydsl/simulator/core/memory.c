@@ -364,6 +364,7 @@ static int scratch_load(Wave *wave, const Instruction *in) {
     if (status) return status;
     gather(rows, address, in->dwords, in->element_bytes, in->flags & FLAG_SIGNED);
     write_loaded(wave, in, 0, rows, exec);
+    if (wave->launch->shadow) hazard_scratch(wave, in, address, exec, false);
     return CONTINUE;
 }
 
@@ -373,6 +374,7 @@ static int scratch_store(Wave *wave, const Instruction *in) {
     if (status) return status;
     u32 made[LANE_COUNT];
     scatter(stored_rows(wave, in, 0, made), address, in->dwords, in->element_bytes, exec);
+    if (wave->launch->shadow) hazard_scratch(wave, in, address, exec, true);
     return CONTINUE;
 }
 

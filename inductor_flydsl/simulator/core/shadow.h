@@ -47,6 +47,8 @@ typedef struct {
 typedef struct {
     Queue vm, lgkm;
     Registers pending, defined;
+    u64 undefined[512];        /* per row that is not in `defined`: the lanes that hold what nothing has written */
+    u32 undefined_scalar[128]; /* per scalar that is not: the bits */
     u16 origin[640]; /* of an undefined register that was computed: the instruction that read what nothing wrote */
     u32 vector_operation[512], scalar_operation[128];
     u32 time; /* instructions that the wave has begun, from 1 */
@@ -110,6 +112,7 @@ typedef struct {
     u64 random;
     u64 judged[JUDGED]; /* pairs judged last, by the older one */
     u64 *clean;         /* per instruction: wait_states.h */
+    u8 *scratch; /* per byte of private memory, wave by wave and lane by lane: 1 written; NULL where there is none */
 } Shadow;
 
 static inline Shadow *shadow_of(const Wave *wave) { return wave->launch->shadow; }
@@ -142,6 +145,17 @@ int retire_lgkm(Wave *wave, u32 remaining);
 
 /* hazard_registers.c: the checks of an instruction's registers before it is executed. */
 void check_pending(Wave *wave, const Access *access, u32 instruction);
-void check_defined(Wave *wave, const Access *access, u32 instruction);
+
+/* hazard_defined.c: what the wave has when it starts; what the instruction does to what is defined. */
+void start_defined(Wave *wave);
+void pass_on(Wave *wave, const Instruction *in, const Access *access, u32 instruction);
+
+static inline void check_defined(Wave *wave, const Instruction *in, const Access *access, u32 instruction) {
+    const Registers *touched = &access->fate.touched, *defined = &own(wave)->defined;
+    u64 missing = 0;
+    for (int n = 0; n < 8; ++n) missing |= touched->vector[n] & ~defined->vector[n];
+    for (int n = 0; n < 2; ++n) missing |= touched->scalar[n] & ~defined->scalar[n];
+    if (missing) pass_on(wave, in, access, instruction);
+}
 
 #endif
