@@ -6,8 +6,8 @@ One workgroup computes one tile_m x tile_n tile of one product of a batch. Per K
 
 All slots of the ring are in flight: a slot is loaded again behind the barrier by which all waves have read it. While
 the MFMAs of one step run, the wave reads the fragments of the next, also over the barrier to the next K tile, and
-issues its part of the loads; the memory instructions stand evenly among the MFMAs, since a wave issues in order. waves_k
-waves may share the steps of a K tile; their sums are added up through LDS at the end, always in the same order.
+issues its part of the loads; the memory instructions stand evenly among the MFMAs, since a wave issues in order.
+waves_k waves may share the steps of a K tile; their sums are added up through LDS at the end, always in the same order.
 
 An operand is seen as rows (of M or of N) along K, whatever its strides are, and is loaded in one of three ways:
   k         K has stride 1: 16 bytes along K go straight to LDS (buffer_load ... lds) and are read as they are.
