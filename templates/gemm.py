@@ -96,7 +96,19 @@ def _descriptor(address: Any, nbytes: Any, alignment: int) -> Any:
     return rocdl.get_buffer_rsrc(pointer)
 
 
-def _tile_position(workgroup: Any, m: Any, n: Any, config: GemmConfig) -> tuple[Any, Any]:
+def _quotient(value: Any, divisor: Any, reciprocal: Any) -> Any:
+    """value // divisor for values from 0 and divisors from 1, with the host's 2**64 // divisor + 1.
+
+    The compiler's own division goes through v_rcp_f32, and is wrong where that is one unit too large (2 // 3 becomes 3).
+    """
+    wide = fx.Int64(fx.Uint32(value))
+    low = reciprocal & 0xFFFF_FFFF
+    high = (reciprocal >> 32) & 0xFFFF_FFFF
+    quotient = fx.Int32((wide * high + (wide * low >> 32)) >> 32)
+    return (divisor == 1).select(value, quotient)
+
+
+def _tile_position(workgroup: Any, args: Any, config: GemmConfig) -> tuple[Any, Any]:
     """First row and first column of the workgroup's tile.
 
     The hardware deals workgroups out to the XCDs in turn; here each XCD gets tiles that follow each other, which share
@@ -104,23 +116,24 @@ def _tile_position(workgroup: Any, m: Any, n: Any, config: GemmConfig) -> tuple[
     column of tiles, so that those which run at the same time share rows of A and of B in the caches.
     """
     workgroup = fx.Uint32(workgroup)
-    tiles_m = (fx.Uint32(m) + (config.tile_m - 1)) // config.tile_m
-    tiles_n = (fx.Uint32(n) + (config.tile_n - 1)) // config.tile_n
+    tiles_m = (fx.Uint32(args.m) + (config.tile_m - 1)) // config.tile_m
+    tiles_n = (fx.Uint32(args.n) + (config.tile_n - 1)) // config.tile_n
     tiles = tiles_m * tiles_n
     xcd = workgroup % XCDS
-    more = tiles % XCDS
-    workgroup = xcd * (tiles // XCDS) + fx.Uint32(fx.min(fx.Int32(xcd), fx.Int32(more))) + workgroup // XCDS
+    more = fx.Uint32(fx.min(fx.Int32(xcd), fx.Int32(tiles % XCDS)))
+    place = xcd * (tiles // XCDS) + more + workgroup // XCDS
+    group_tiles = tiles_n * (config.group_m or 1)
+    group = fx.Uint32(_quotient(fx.Int32(place), fx.Int32(group_tiles), args.group_reciprocal))
+    within = place - group * group_tiles
     if config.group_m == 0:
-        row = workgroup // tiles_n
-        column = workgroup - row * tiles_n
-    else:
-        group_tiles = tiles_n * config.group_m
-        group = workgroup // group_tiles
-        first = group * config.group_m
-        height = fx.Uint32(fx.min(fx.Int32(tiles_m - first), fx.Int32(config.group_m)))
-        within = workgroup - group * group_tiles
-        column = within // height
-        row = first + (within - column * height)
+        return fx.Int32(group * config.tile_m), fx.Int32(within * config.tile_n)
+    first = group * config.group_m
+    height = tiles_m - first
+    column = within // config.group_m
+    for less in range(1, config.group_m):
+        column = (height == less).select(within // less, column)
+    height = fx.Uint32(fx.min(fx.Int32(height), fx.Int32(config.group_m)))
+    row = first + (within - column * height)
     return fx.Int32(row * config.tile_m), fx.Int32(column * config.tile_n)
 
 
@@ -211,7 +224,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         wave_mn = wave % waves_mn
         wave_m0 = (wave_mn // config.waves_n) * geometry.wave_m
         wave_n0 = (wave_mn % config.waves_n) * geometry.wave_n
-        m0, n0 = _tile_position(fx.block_idx.x, m, n, config)
+        m0, n0 = _tile_position(fx.block_idx.x, args, config)
         batch = fx.Int64(fx.block_idx.y)
 
         # Two allocations: the compiler then knows that A and B do not overlap.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import pytest
 import sympy
@@ -159,6 +160,35 @@ def test_ranking_follows_the_shape() -> None:
     assert gemm.configs(nt(8, 4096, 4096), GFX950)[0].tile_m == 16
 
 
+@pytest.mark.parametrize("hint", [1, 16, 17, 300, 1024, 5000])
+def test_a_dynamic_m_has_a_config_per_range(hint: int) -> None:
+    problem = dataclasses.replace(nt(hint, 4096, 4096), m=S)
+    own = gemm.configs(problem, GFX950)[3]
+    made = gemm.ranges(problem, GFX950, own)
+    bounds = [bound for bound, _ in made]
+    assert bounds == sorted(set(bounds)) and bounds[-1] >= gemm.MAX_SIZE and 2 <= len(made) <= 5
+    assert next(config for bound, config in made if hint <= bound) == own
+    # Small M has short tiles, large M long ones, where the hint does not lie.
+    if hint > 16:
+        assert made[0][1].tile_m == 16
+    if hint <= 1024:
+        assert made[-1][1].tile_m >= 128
+    assert gemm.ranges(nt(hint, 4096, 4096), GFX950, own) == ()
+    assert gemm.range_size(torch.empty(3, 5, 7), torch.empty(7, 2)) == 5
+
+
+def test_a_kernel_with_ranges_calls_the_kernel_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = dataclasses.replace(GFX950, kind="simulated")
+    short = dataclasses.replace(SQUARE, tile_m=64)
+    whole = launch.kernel("gemm", config=SQUARE, signature=NT, target=target, ranges=((64, short), (2**31 - 1, SQUARE)))
+    called: list[int] = []
+    monkeypatch.setattr(launch.Kernel, "simulate", lambda self, *_: called.append(self.spec.config.tile_m))
+    for m in (1, 64, 65, 4096):
+        whole(torch.empty(m, 8), torch.empty(8, 8), torch.empty(m, 8))
+    assert called == [64, 64, 128, 128]
+    assert launch.kernel("gemm", config=SQUARE, signature=NT, target=target) is whole.own
+
+
 def test_an_invalid_config_says_which_limit_it_breaks() -> None:
     config = dataclasses.replace(SQUARE, stages=6)
     sentence = "the config needs 196608 bytes of LDS, above 163840; use fewer stages"
@@ -175,7 +205,7 @@ def test_an_invalid_config_says_which_limit_it_breaks() -> None:
 def test_profitable_counts_tiles_against_cus() -> None:
     assert gemm.profitable(nt(4096, 4096, 4096), GFX950) is None
     sentence = str(gemm.profitable(nt(16, 64, 4096), GFX950))
-    assert sentence.startswith("1 output tiles of") and "64 of 256 CUs" in sentence
+    assert sentence.startswith("4 output tiles of 16x16x128") and "64 of 256 CUs" in sentence
 
 
 def test_profitable_declines_loads_of_elements() -> None:
@@ -191,7 +221,7 @@ def test_launch_leaves_out_empty_outputs_and_fills_the_grid() -> None:
     assert work is not None
     assert work.grid == (2 * 3, 1, 1) and work.block == (256, 1, 1)
     assert work.arguments == (
-        a.data_ptr(), b.data_ptr(), 0, 0, 130, 257, 64, 64, 1, 64, 1, 257, out.data_ptr(), 0
+        a.data_ptr(), b.data_ptr(), 0, 0, 2**64 // 3 + 1, 130, 257, 64, 64, 1, 64, 1, 257, out.data_ptr(), 0
     )  # fmt: skip
     assert gemm.launch(config, NT, a[:0], b.t(), out[:0]) is None
     assert gemm.launch(config, NT, a, b[:0].t(), out[:, :0]) is None
@@ -203,7 +233,7 @@ def test_launch_of_a_batch() -> None:
     work = gemm.launch(SQUARE, gemm.signature("bfloat16", load_b="mn"), a, b, out)
     assert work is not None and work.grid == (1, 5, 1)
     assert work.arguments == (
-        a.data_ptr(), b.data_ptr(), 512, 0, 8, 16, 64, 64, 1, 1, 16, 16, out.data_ptr(), 128
+        a.data_ptr(), b.data_ptr(), 512, 0, 1, 8, 16, 64, 64, 1, 1, 16, 16, out.data_ptr(), 128
     )  # fmt: skip
     assert gemm.launch(SQUARE, NT, a[:0], b[:0], out[:0]) is None
 
@@ -236,9 +266,18 @@ def test_launch_refuses_sizes_that_were_dynamic_and_break_a_rule() -> None:
 
 
 def test_the_kernarg_layout_is_the_abi_s() -> None:
-    # four 8-byte numbers, then 4-byte integers; an output's address follows its stride, so that nothing is padded
-    assert launch._layout(tuple(kind for _, kind in gemm.kernargs(NT))) == "<qqqqiiiiiiiiqq"
+    # five 8-byte numbers, then 4-byte integers; an output's address follows its stride, so that nothing is padded
+    assert launch._layout(tuple(kind for _, kind in gemm.kernargs(NT))) == "<qqqqqiiiiiiiiqq"
     assert launch._layout(("i32", "i64", "i32")) == "<i4xqi"
+
+
+@pytest.mark.parametrize("divisor", [2, 3, 4, 5, 7, 12, 255, 4096, 2**20 - 1, 2**26])
+def test_the_reciprocal_divides_every_workgroup_number(divisor: int) -> None:
+    config = dataclasses.replace(SQUARE, group_m=1)
+    reciprocal = gemm.group_reciprocal(config, 128 * divisor) % 2**64
+    rng = random.Random(divisor)
+    for value in (0, 1, divisor - 1, divisor, divisor + 1, 2**26 - 1, *(rng.randrange(2**26) for _ in range(2000))):
+        assert value * reciprocal >> 64 == value // divisor
 
 
 def test_reference_is_fp64() -> None:

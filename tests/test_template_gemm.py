@@ -418,18 +418,27 @@ def test_the_loop_waits_once_for_memory_and_spills_nothing(config: GemmConfig, d
     loop = main_loop(text)
     geometry = gemm.Geometry(config=config, signature=op.signature(dtype))
     loads = geometry.loads_a + geometry.loads_b
+    tiles = 1 + geometry.k_steps % 2
     waits = [line for line in loop if "vmcnt" in line]
-    assert waits == [f"s_waitcnt vmcnt({(config.stages - 2) * loads}) lgkmcnt(0)"]
+    assert waits == [f"s_waitcnt vmcnt({(config.stages - 2) * loads}) lgkmcnt(0)"] * tiles
     # A workgroup of one wave needs no barrier, and gets none.
-    after_wait = loop[loop.index(waits[0]) + 1 :]
-    assert [line for line in loop if line == "s_barrier"] == ["s_barrier"] * (config.threads > 64)
-    assert config.threads == 64 or after_wait[0] == "s_barrier"
-    assert not any(line.startswith(("ds_", "buffer_")) for line in loop[: -len(after_wait)])
-    assert sum(line.startswith("buffer_load_dwordx4") and line.endswith(" lds") for line in loop) == loads
+    assert loop.count("s_barrier") == tiles * (config.threads > 64)
+    if config.threads > 64:
+        assert all(loop[at + 1] == "s_barrier" for at, line in enumerate(loop) if "vmcnt" in line)
+    # A slot is loaded only behind the barrier by which it has been read.
+    assert not any(line.startswith("buffer_") for line in loop[: loop.index(waits[0])])
+    assert sum(line.startswith("buffer_load_dwordx4") and line.endswith(" lds") for line in loop) == loads * tiles
     fragments = (geometry.fragments_m, geometry.fragments_n)
-    steps = config.tile_k // 32
+    steps = geometry.k_steps * tiles
     assert sum(line.startswith("v_mfma_f32_16x16x32") for line in loop) == fragments[0] * fragments[1] * steps
     assert sum(line.startswith("ds_read_b128") for line in loop) == sum(fragments) * steps
+    # Nothing is moved from register to register: fragments end where they began.
+    assert not any(line.startswith(("v_mov_b64", "v_accvgpr")) for line in loop)
+    # Memory instructions stand among the MFMAs: no more than three in a row where there are more MFMAs than them.
+    if fragments[0] * fragments[1] >= sum(fragments) + loads:
+        memory = "".join("m" if line.startswith(("ds_", "buffer_")) else "x" for line in loop
+                         if line.startswith(("ds_", "buffer_", "v_mfma")))  # fmt: skip
+        assert "mmmm" not in memory
     assert not any(line.startswith(("scratch_", "v_writelane", "v_readlane")) for line in body(text))
     for number in ("vgpr_spill_count", "sgpr_spill_count", "private_segment_fixed_size"):
         assert re.search(rf"\.{number}: +(\d+)", text)[1] == "0", number  # type: ignore[index]
@@ -460,7 +469,7 @@ def test_the_kernel_takes_the_arguments_of_the_op(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("banks, lanes_at_once", [(64, 16), (32, 8)])
-@pytest.mark.parametrize("tile_k", (32, 64, 128))
+@pytest.mark.parametrize("tile_k", (32, 64, 128, 256))
 def test_the_swizzle_spreads_every_read_over_all_banks(tile_k: int, banks: int, lanes_at_once: int) -> None:
     """Both readings of how the hardware serves 16-byte reads; it is not known which of them holds."""
     row_chunks = tile_k // 8

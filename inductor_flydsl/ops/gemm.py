@@ -82,6 +82,11 @@ class GemmConfig:
         return 64 * self.waves
 
     @property
+    def split_k(self) -> bool:
+        """Whether several waves add up parts of one sum."""
+        return self.waves_k > 1
+
+    @property
     def exchange_bytes(self) -> int:
         """LDS in which waves_k waves hand each other their fp32 sums; it lies where A was."""
         return 4 * self.tile_m * self.tile_n * self.waves_k if self.waves_k > 1 else 0
@@ -228,6 +233,8 @@ def kernargs(signature: GemmSignature) -> tuple[tuple[str, str], ...]:
     """
     made = [
         ("a", "i64"), ("b", "i64"), ("a_batch", "i64"), ("b_batch", "i64"),
+        # For the division of a workgroup's number by the tiles of a group.
+        ("group_reciprocal", "i64"),
         ("m", "i32"), ("n", "i32"), ("k", "i32"),
         ("a_row", "i32"), ("a_k", "i32"), ("b_row", "i32"), ("b_k", "i32"),
     ]  # fmt: skip
@@ -559,7 +566,8 @@ def launch(config: GemmConfig, signature: GemmSignature, *tensors: torch.Tensor)
         if declined is not None:
             raise ValueError(f"gemm cannot take these sizes and strides: {declined}")
     arguments = [
-        a.data_ptr(), b.data_ptr(), _batch_stride(a), _batch_stride(b), m, n, k, *rows_a, *rows_b,
+        a.data_ptr(), b.data_ptr(), _batch_stride(a), _batch_stride(b), group_reciprocal(config, n),
+        m, n, k, *rows_a, *rows_b,
     ]  # fmt: skip
     for output in outputs:
         arguments += [output.stride(-2) if m > 1 else n, output.data_ptr(), _batch_stride(output)]
@@ -575,6 +583,12 @@ def launch(config: GemmConfig, signature: GemmSignature, *tensors: torch.Tensor)
         reads=(a, b, *inputs),
         writes=tuple(outputs),
     )
+
+
+def group_reciprocal(config: GemmConfig, n: int) -> int:
+    """2**64 // d + 1, as a signed number, of the tiles d that group_m rows of tiles have; the kernel sees to d = 1."""
+    reciprocal = 2**64 // (-(-n // config.tile_n) * (config.group_m or 1)) + 1
+    return (reciprocal + 2**63) % 2**64 - 2**63
 
 
 def _batch_stride(tensor: torch.Tensor) -> int:
