@@ -99,7 +99,7 @@ def _descriptor(address: Any, nbytes: Any, alignment: int) -> Any:
 def _quotient(value: Any, divisor: Any, reciprocal: Any) -> Any:
     """value // divisor for values from 0 and divisors from 1, with the host's 2**64 // divisor + 1.
 
-    The compiler's own division goes through v_rcp_f32, and is wrong where that is one unit too large (2 // 3 becomes 3).
+    The compiler's own division goes through v_rcp_f32, and is wrong where that is a unit too large: 2 // 3 becomes 3.
     """
     wide = fx.Int64(fx.Uint32(value))
     low = reciprocal & 0xFFFF_FFFF

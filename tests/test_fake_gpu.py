@@ -14,6 +14,7 @@ import torch
 from inductor_flydsl import compiler, config, launch, ledger
 from inductor_flydsl.lowering import candidate, install
 from inductor_flydsl.lowering.candidate import KernelChoice
+from inductor_flydsl.ops import gemm
 
 BF16 = torch.bfloat16
 A, B = torch.empty(512, 1024, dtype=BF16), torch.empty(768, 1024, dtype=BF16).t()
