@@ -375,3 +375,8 @@ def test_kinds_may_be_any_collection() -> None:
 
 def test_inout_stays_an_input() -> None:
     assert not find(READS["global"], kind=InOut).findings
+
+
+def test_a_buffer_of_any_size_costs_a_plain_launch_nothing() -> None:
+    """Outputs of 256 GiB are rows far apart; the hazard mode's record of them is the hazard mode's to make."""
+    assert not simulator.Buffer(address=1 << 40, nbytes=1 << 38, writable=True, name="far", initialised=False).written

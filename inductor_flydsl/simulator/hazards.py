@@ -160,12 +160,7 @@ class Checker:
         rules = wait_states.rules()
         self._rules = ctypes.create_string_buffer(rules, max(len(rules), 1))
         self._buffers = buffers
-        self._written = [
-            ctypes.create_string_buffer(bytes(each.written), len(each.written) + 1)
-            if _needs_writing(each, buffers)
-            else None
-            for each in buffers
-        ]
+        self._written = [_written(each) if _needs_writing(each, buffers) else None for each in buffers]
         # The kernel arguments are the first region, and are always written.
         self._regions = (ctypes.c_void_p * (len(buffers) + 1))(
             None, *(None if each is None else ctypes.addressof(each) for each in self._written)
@@ -211,6 +206,13 @@ class Checker:
             reason=f"{fault.reason} (the hazard mode also met {named}, which `kinds` leaves out: what has not landed "
             "or nothing wrote is poison in it, and this may follow from that)",
         )  # fmt: skip
+
+
+def _written(buffer: Buffer) -> Any:
+    """A copy of what earlier launches wrote. Not made with the buffer: plain launches take buffers of any size."""
+    if not buffer.written:
+        buffer.written.extend(bytes(buffer.nbytes // 8 + 1))
+    return ctypes.create_string_buffer(bytes(buffer.written), len(buffer.written) + 1)
 
 
 def _needs_writing(buffer: Buffer, buffers: Sequence[Buffer]) -> bool:

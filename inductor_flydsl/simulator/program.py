@@ -53,8 +53,6 @@ class Buffer:
             raise SimulatorError(f"buffer {self.name!r}: {self.nbytes} bytes at {self.address} are no range of memory")
         if self.nbytes and not self.address:
             raise SimulatorError(f"buffer {self.name!r}: {self.nbytes} bytes at address 0, which is no memory")
-        if not self.initialised:
-            self.written.extend(bytes(self.nbytes // 8 + 1))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
