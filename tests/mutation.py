@@ -10,7 +10,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from inductor_flydsl.simulator import Finding, Hazards, SimulatorError, SimulatorFault, UnsupportedInstruction
+from inductor_flydsl.simulator import (
+    Finding,
+    Hazards,
+    SimulatorError,
+    SimulatorFault,
+    UnsupportedInstruction,
+    definedness,
+)
 from inductor_flydsl.simulator import access as access_facts
 from inductor_flydsl.simulator import wait_states as wait_facts
 from inductor_flydsl.simulator.assembly import Kernel, Line
@@ -124,8 +131,8 @@ def _splice(made: Program, base: Program, index: int, lines: list[Line], rows: l
     """The hazard mode's facts of all other lines are what they were; making them takes longer than a run."""
     accumulators = base._decoded.first_accumulator
     for name, new in (
-        ("_accesses", access_facts.packed(access_facts.accesses(lines, rows, accumulators))),
-        ("_waits", wait_facts.packed(lines, rows, accumulators)),
+        ("_accesses", definedness.packed(access_facts.accesses(lines, rows, accumulators))),
+        ("_waits", wait_facts.packed(lines, rows, accumulators, xnack=base._xnack)),
     ):
         old = getattr(base, name)
         # Both end with a record for the guard behind the last instruction.
