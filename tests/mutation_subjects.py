@@ -58,17 +58,16 @@ def _launch(name: str, found: _Recorded, **more: Any) -> Launch:
     )  # fmt: skip
 
 
-def gemms(only: str = "") -> Iterator[Subject]:
-    """Every shipped GEMM config, in bf16 and fp16 by turns, on the cases of `kernels --check`."""
+def gemms(*given: Any) -> Iterator[Subject]:
+    """The given GEMM configs, or every shipped one, in bf16 and fp16 by turns, on the cases of `kernels --check`."""
     module = OPS["gemm"].module
     with device.simulate():
         target = device.target_of(torch.device("cpu"))
         assert isinstance(target, device.Target)
-        for number, config in enumerate(module.CONFIGS):
+        for number, config in enumerate(given or module.CONFIGS):
             signature = module.signature(module.DTYPES[number % len(module.DTYPES)])
             kernel = launch.kernel("gemm", config=config, signature=signature, target=target)
-            if only in kernel.facts.name:
-                yield _gemm(kernel, config, signature)
+            yield _gemm(kernel, config, signature)
 
 
 def _of_tiles(*tiles: str) -> list[Any]:
