@@ -121,7 +121,10 @@ def test_a_dropped_wait_shows_in_the_hazard_mode_only(small: Subject) -> None:
     [
         # Nobody asks for the carry; K's sign is 0 in every bit; the output's second half is not stored.
         (r"s_sub_i32 (.*)", r"s_sub_u32 \1", True, True),
-        (r"s_ashr_i32 (s\d+), (s\d+), 31(?=\n(?:.*\n){0,20}?s_lshr_b32 \1, \1, 26)", r"s_ashr_i32 \1, \2, 30", False, True),
+        (
+            r"s_ashr_i32 (s\d+), (s\d+), 31(?=\n(?:.*\n){0,20}?s_lshr_b32 \1, \1, 26)", r"s_ashr_i32 \1, \2, 30",
+            False, True,
+        ),
         (r"v_cvt_pk_bf16_f32 (.*), s0", r"v_cvt_pk_bf16_f32 \1, s1", True, True),
         # Whether it is below K, which is in whole eights, does not depend on its last three bits.
         (r"v_or_b32_e32 (v\d+), 64, (v\d+)", r"v_or_b32_e32 \1, 0x44, \2", False, True),
