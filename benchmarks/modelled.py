@@ -107,6 +107,12 @@ def run(
     for shape in shapes:
         ours, theirs = (_best(offers[name][shape], times[name].get(shape, {})) for name in sides)
         made.append(_row(suite, shape, ours, theirs, timing))
+    split = {
+        str(each) for offer in offers["ours"].values() for each in offer.configs if getattr(each, "split_k", False)
+    }
+    for row in made:
+        # No published row says how well the model holds where K is split.
+        row["ours_split_k"] = row["ours_config"] in split
     return {
         "suite": suite.name,
         "peer": peer,
@@ -114,6 +120,8 @@ def run(
         "rows": made,
         "geomean": geomean([row["ratio"] for row in made]),
         "geomean_without_launch": geomean([row["ratio_without_launch"] for row in made]),
+        "geomean_split_k": geomean([row["ratio"] for row in made if row["ours_split_k"]]),
+        "geomean_whole_k": geomean([row["ratio"] for row in made if not row["ours_split_k"]]),
         "losses": [row["name"] for row in made if row["ratio"] is not None and row["ratio"] < 1],
         "model_hash": timing.model_hash(),
         "versions": versions(peer),

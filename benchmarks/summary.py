@@ -40,6 +40,13 @@ def lines(report: dict[str, Any]) -> Iterator[str]:
             f"geometric mean of {compared} rows, {peer}'s modelled time over ours: {report['geomean']:.3f} "
             f"({report['geomean_without_launch']:.3f} without the cost of the launch)"
         )
+        split = [row["name"] for row in report["rows"] if row["ratio"] is not None and row["ours_split_k"]]
+        if split:
+            whole = "" if report["geomean_whole_k"] is None else f"; the others {report['geomean_whole_k']:.3f}"
+            yield (
+                f"of these rest on a split of K, for which no published row vouches: {len(split)}, geometric mean "
+                f"{report['geomean_split_k']:.3f} ({_listed(split)}){whole}"
+            )
         yield f"losses, modelled: {len(report['losses'])} of {compared}: {_listed(report['losses']) or 'none'}"
     yield f"model {report['model_hash']}; " + ", ".join(f"{name} {value}" for name, value in report["versions"].items())
 

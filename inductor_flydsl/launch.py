@@ -6,11 +6,13 @@ simulator or through HIP's module API; a process does one of the two, never both
 
 from __future__ import annotations
 
+import concurrent.futures
 import dataclasses
 import functools
 import struct
 import threading
 import time
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from inductor_flydsl import compiler, ledger, store
@@ -32,12 +34,17 @@ class LaunchError(RuntimeError):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Spec:
-    """What names a kernel: everything that decides its code. `config`, `signature`: the op's frozen dataclasses."""
+    """What names a kernel: everything that decides its code. `config`, `signature`: the op's frozen dataclasses.
+
+    With `ranges`, a call takes the config of the first range whose bound its size (the op's range_size(); GEMM: M) does
+    not exceed, and `config` is that of the size which the compiler was told is likely.
+    """
 
     op: str
     config: Any
     signature: Any
     target: Target
+    ranges: tuple[tuple[int, Any], ...] = ()
 
     @property
     def fields(self) -> dict[str, Any]:
@@ -67,12 +74,25 @@ class Kernel:
         self._launch = OPS[spec.op].module.launch
         arguments = OPS[spec.op].module.kernargs(spec.signature)
         self._pack = struct.Struct(_layout(tuple(kind for _, kind in arguments))).pack
+        self._ranges = tuple(
+            (bound, kernel(spec.op, config=config, signature=spec.signature, target=spec.target))
+            for bound, config in spec.ranges
+        )
+        self._range_size = OPS[spec.op].module.range_size if spec.ranges else None
 
     def __repr__(self) -> str:
         return f"<{self.spec.op} kernel {self.spec.config} for {self.spec.target.tag}>"
 
     def compile(self) -> None:
-        """Make the kernel ready without launching. Raises CompileError; a kernel of the store costs a file read."""
+        """Make the kernel ready without launching. Raises CompileError; a kernel of the store costs a file read.
+
+        With ranges, all of their kernels, in as many processes as config.compile_workers allows.
+        """
+        if self._ranges:
+            distinct = dict.fromkeys(kernel for _, kernel in self._ranges)
+            with concurrent.futures.ThreadPoolExecutor(len(distinct)) as threads:
+                list(threads.map(Kernel.compile, distinct))
+            return
         with self._lock:
             if self._entry is None:
                 # On HIP the code object already, so that the first call has nothing to compile.
@@ -83,8 +103,15 @@ class Kernel:
                 self._program = simulator.load(self._entry.code.decode(), cache_dir=store.core_folder(self._root))
 
     @property
+    def own(self) -> Kernel:
+        """The kernel of `config` alone, without ranges."""
+        return kernel(self.spec.op, config=self.spec.config, signature=self.spec.signature, target=self.spec.target)
+
+    @property
     def facts(self) -> KernelFacts:
         """Registers, LDS and spills, as the compiler states them in the kernel's metadata."""
+        if self._ranges:
+            return self.own.facts
         from inductor_flydsl import simulator
 
         if self.spec.target.kind != "simulated":
@@ -96,6 +123,8 @@ class Kernel:
     @property
     def compile_seconds(self) -> float:
         """Seconds that FlyDSL took for this kernel when it was made."""
+        if self._ranges:
+            return self.own.compile_seconds
         self.compile()
         assert self._entry is not None
         return float(self._entry.facts["seconds"])
@@ -123,6 +152,10 @@ class Kernel:
 
     def __call__(self, *tensors: torch.Tensor) -> None:
         """Launch on the given tensors; the last one is written. Asynchronous on HIP, synchronous in the simulator."""
+        if self._range_size is not None:
+            size = self._range_size(*tensors)
+            next(kernel for bound, kernel in self._ranges if size <= bound)(*tensors)
+            return
         if self.spec.target.kind == "simulated":
             self.simulate(*tensors)
         else:
@@ -226,18 +259,31 @@ def _kernel(spec: Spec) -> Kernel:
     return Kernel(spec)
 
 
-def kernel(op: str, *, config: Any, signature: Any, target: Target) -> Kernel:
-    """The process's one handle for a kernel. `config` and `signature` are the op's frozen dataclasses."""
-    return _kernel(Spec(op=op, config=config, signature=signature, target=target))
+def kernel(op: str, *, config: Any, signature: Any, target: Target, ranges: tuple[tuple[int, Any], ...] = ()) -> Kernel:
+    """The process's one handle for a kernel, as Spec names it."""
+    return _kernel(Spec(op=op, config=config, signature=signature, target=target, ranges=ranges))
 
 
 def load(
-    op: str, *, config: dict[str, Any], signature: dict[str, Any], arch: str, kind: str, compute_units: int
+    op: str,
+    *,
+    config: dict[str, Any],
+    signature: dict[str, Any],
+    arch: str,
+    kind: str,
+    compute_units: int,
+    ranges: Sequence[tuple[int, dict[str, Any]]] = (),
 ) -> Kernel:
     """The handle for the kernel that generated code names; nothing is compiled before its first call."""
     module = OPS[op].module
     target = Target(arch=arch, kind=kind, compute_units=compute_units)  # type: ignore[arg-type]
-    return kernel(op, config=module.Config(**config), signature=module.Signature.from_dict(signature), target=target)
+    return kernel(
+        op,
+        config=module.Config(**config),
+        signature=module.Signature.from_dict(signature),
+        target=target,
+        ranges=tuple((bound, module.Config(**each)) for bound, each in ranges),
+    )
 
 
 def last_launch() -> dict[str, Any]:

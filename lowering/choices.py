@@ -82,7 +82,10 @@ def _candidates(
     number = {"baseline": 1, "ranked": config.max_candidates, "exhaustive": None}[config.search]
     ranked = module.configs(problem, target)[:number]
     signature = module.signature_of(problem)
-    kernels = [launch.kernel(op, config=each, signature=signature, target=target) for each in ranked]
+    kernels = [
+        launch.kernel(op, config=each, signature=signature, target=target, ranges=module.ranges(problem, target, each))
+        for each in ranked
+    ]
     decision.candidates += [
         ledger.Candidate(name=f"flydsl {each.tile}", time=f"rank {rank}") for rank, each in enumerate(ranked, 1)
     ]

@@ -62,7 +62,8 @@ def product(name: str, layout: Any, kernel: Kernel, inputs: Sequence[Any]) -> Pr
 def with_epilogue(kernel: Kernel, fused: Fused) -> Kernel:
     """The handle of the kernel that differs in its epilogue only."""
     signature = dataclasses.replace(kernel.spec.signature, epilogue=fused.epilogue)
-    return launch.kernel(kernel.spec.op, config=kernel.spec.config, signature=signature, target=kernel.spec.target)
+    spec = kernel.spec
+    return launch.kernel(spec.op, config=spec.config, signature=signature, target=spec.target, ranges=spec.ranges)
 
 
 def definition(kernel: Kernel) -> str:
@@ -73,10 +74,13 @@ def definition(kernel: Kernel) -> str:
 def arguments(kernel: Kernel) -> dict[str, Any]:
     """What launch.load() takes to make a kernel's handle in another process."""
     spec = kernel.spec
-    return {
+    made = {
         "op": spec.op, "config": dataclasses.asdict(spec.config), "signature": dataclasses.asdict(spec.signature),
         "arch": spec.target.arch, "kind": spec.target.kind, "compute_units": spec.target.compute_units,
     }  # fmt: skip
+    if spec.ranges:
+        made["ranges"] = [(bound, dataclasses.asdict(config)) for bound, config in spec.ranges]
+    return made
 
 
 def reference(view: View) -> str:

@@ -4,6 +4,11 @@ One workgroup computes one tile_m x tile_n tile of one product of a batch. Per K
 
     global --(a load)--> LDS ring of `stages` slots --(a read)--> registers --(MFMA)--> fp32
 
+All slots of the ring are in flight: a slot is loaded again behind the barrier by which all waves have read it. While
+the MFMAs of one step run, the wave reads the fragments of the next, also over the barrier to the next K tile, and
+issues its part of the loads; the memory instructions stand evenly among the MFMAs, since a wave issues in order.
+waves_k waves may share the steps of a K tile; their sums are added up through LDS at the end, always in the same order.
+
 An operand is seen as rows (of M or of N) along K, whatever its strides are, and is loaded in one of three ways:
   k         K has stride 1: 16 bytes along K go straight to LDS (buffer_load ... lds) and are read as they are.
   mn        M or N has stride 1: 16 bytes along it go straight to LDS, and ds_read_b64_tr_b16 transposes them.
@@ -44,6 +49,7 @@ from inductor_flydsl.templates.gemm_layout import (
     swizzle,
     transposed_swizzle,
 )  # fmt: skip
+from inductor_flydsl.templates.schedule import alternating, collect, issue_all, multiply_beside
 
 # The names by which compile.py finds this op's config and signature.
 Config = GemmConfig
@@ -90,31 +96,44 @@ def _descriptor(address: Any, nbytes: Any, alignment: int) -> Any:
     return rocdl.get_buffer_rsrc(pointer)
 
 
-def _tile_position(workgroup: Any, m: Any, n: Any, config: GemmConfig) -> tuple[Any, Any]:
+def _quotient(value: Any, divisor: Any, reciprocal: Any) -> Any:
+    """value // divisor for values from 0 and divisors from 1, with the host's 2**64 // divisor + 1.
+
+    The compiler's own division goes through v_rcp_f32, and is wrong where that is a unit too large: 2 // 3 becomes 3.
+    """
+    wide = fx.Int64(fx.Uint32(value))
+    low = reciprocal & 0xFFFF_FFFF
+    high = (reciprocal >> 32) & 0xFFFF_FFFF
+    quotient = fx.Int32((wide * high + (wide * low >> 32)) >> 32)
+    return (divisor == 1).select(value, quotient)
+
+
+def _tile_position(workgroup: Any, args: Any, config: GemmConfig) -> tuple[Any, Any]:
     """First row and first column of the workgroup's tile.
 
     The hardware deals workgroups out to the XCDs in turn; here each XCD gets tiles that follow each other, which share
-    rows of A or columns of B in its L2. With group_m, workgroups walk down group_m tiles before they step to the next column of tiles, so that those which
-    run at the same time share rows of A and of B in the caches.
+    rows of A and columns of B in its L2. With group_m, workgroups walk down group_m tiles before they step to the next
+    column of tiles, so that those which run at the same time share rows of A and of B in the caches.
     """
     workgroup = fx.Uint32(workgroup)
-    tiles_m = (fx.Uint32(m) + (config.tile_m - 1)) // config.tile_m
-    tiles_n = (fx.Uint32(n) + (config.tile_n - 1)) // config.tile_n
+    tiles_m = (fx.Uint32(args.m) + (config.tile_m - 1)) // config.tile_m
+    tiles_n = (fx.Uint32(args.n) + (config.tile_n - 1)) // config.tile_n
     tiles = tiles_m * tiles_n
     xcd = workgroup % XCDS
-    more = tiles % XCDS
-    workgroup = xcd * (tiles // XCDS) + fx.Uint32(fx.min(fx.Int32(xcd), fx.Int32(more))) + workgroup // XCDS
+    more = fx.Uint32(fx.min(fx.Int32(xcd), fx.Int32(tiles % XCDS)))
+    place = xcd * (tiles // XCDS) + more + workgroup // XCDS
+    group_tiles = tiles_n * (config.group_m or 1)
+    group = fx.Uint32(_quotient(fx.Int32(place), fx.Int32(group_tiles), args.group_reciprocal))
+    within = place - group * group_tiles
     if config.group_m == 0:
-        row = workgroup // tiles_n
-        column = workgroup - row * tiles_n
-    else:
-        group_tiles = tiles_n * config.group_m
-        group = workgroup // group_tiles
-        first = group * config.group_m
-        height = fx.Uint32(fx.min(fx.Int32(tiles_m - first), fx.Int32(config.group_m)))
-        within = workgroup - group * group_tiles
-        column = within // height
-        row = first + (within - column * height)
+        return fx.Int32(group * config.tile_m), fx.Int32(within * config.tile_n)
+    first = group * config.group_m
+    height = tiles_m - first
+    column = within // config.group_m
+    for less in range(1, config.group_m):
+        column = (height == less).select(within // less, column)
+    height = fx.Uint32(fx.min(fx.Int32(height), fx.Int32(config.group_m)))
+    row = first + (within - column * height)
     return fx.Int32(row * config.tile_m), fx.Int32(column * config.tile_n)
 
 
@@ -144,52 +163,6 @@ def _element(descriptor: Any, offset: Any) -> Any:
     """The 2-byte element at byte `offset` of the descriptor, as an i16; 0 outside of it."""
     zero = fx.Int32(0).ir_value()
     return fx.Int16(rocdl.raw_ptr_buffer_load(fx.Int16.ir_type, descriptor, offset.ir_value(), zero))
-
-
-def multiply_beside(
-    accumulate: Callable[[Any, Any, Any], Any],
-    from_b: list[Any],
-    from_a: list[Any],
-    sums: list[list[Any]],
-    beside: list[Callable[[], None]],
-) -> list[list[Any]]:
-    """The MFMAs of one step, with the memory instructions `beside` spread evenly among them.
-
-    A wave issues in order: reads of LDS that stand together fill its queue, and no wave's MFMA gets past them. The
-    compiler would put them together, so every place is fixed.
-    """
-    made: list[list[Any]] = []
-    places = len(from_a) * len(from_b)
-    issued = 0
-    for i, a in enumerate(from_a):
-        row = []
-        for j, b in enumerate(from_b):
-            while issued * places < (i * len(from_b) + j + 1) * len(beside):
-                beside[issued]()
-                issued += 1
-                rocdl.sched_barrier(0)
-            row.append(accumulate(b, a, sums[i][j]))
-            if beside:
-                rocdl.sched_barrier(0)
-        made.append(row)
-    return made
-
-
-def collect(into: list[Any], make: Callable[[int], Any], number: int) -> None:
-    """Append what make(number) gives."""
-    into.append(make(number))
-
-
-def issue_all(instructions: list[Callable[[], None]]) -> None:
-    """Emit instructions one after the other."""
-    for issue in instructions:
-        issue()
-
-
-def alternating(first: list[Any], second: list[Any]) -> list[Any]:
-    """Both lists in one, in their own orders and as evenly mixed as their lengths allow."""
-    places = [((at + 0.5) / len(part), item) for part in (first, second) for at, item in enumerate(part)]
-    return [item for _, item in sorted(places, key=lambda place: place[0])]
 
 
 def build(config: GemmConfig, signature: GemmSignature) -> Template:
@@ -251,7 +224,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         wave_mn = wave % waves_mn
         wave_m0 = (wave_mn // config.waves_n) * geometry.wave_m
         wave_n0 = (wave_mn % config.waves_n) * geometry.wave_n
-        m0, n0 = _tile_position(fx.block_idx.x, m, n, config)
+        m0, n0 = _tile_position(fx.block_idx.x, args, config)
         batch = fx.Int64(fx.block_idx.y)
 
         # Two allocations: the compiler then knows that A and B do not overlap.
@@ -601,7 +574,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             return made
 
         def results(parts: list[Any], given: list[list[Any]]) -> list[list[Any]]:
-            """Per output the fp32 values of one store. parts: fragments' sums, 4 each; given: per input its elements."""
+            """Per output the fp32 values of one store, from fragments' sums, 4 each, and each input's elements."""
             per_place = []
             for at in fx.range_constexpr(4 * len(parts)):
                 values = [elements[at] for elements in given]

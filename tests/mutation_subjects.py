@@ -59,16 +59,21 @@ def _launch(name: str, found: _Recorded, **more: Any) -> Launch:
 
 
 def gemms(only: str = "") -> Iterator[Subject]:
-    """Every shipped GEMM kernel on the cases of `kernels --check`."""
+    """Every shipped GEMM config, in bf16 and fp16 by turns, on the cases of `kernels --check`."""
     module = OPS["gemm"].module
     with device.simulate():
         target = device.target_of(torch.device("cpu"))
         assert isinstance(target, device.Target)
-        for config in module.CONFIGS:
-            for signature in (module.signature(dtype) for dtype in module.DTYPES):
-                kernel = launch.kernel("gemm", config=config, signature=signature, target=target)
-                if only in kernel.facts.name:
-                    yield _gemm(kernel, config, signature)
+        for number, config in enumerate(module.CONFIGS):
+            signature = module.signature(module.DTYPES[number % len(module.DTYPES)])
+            kernel = launch.kernel("gemm", config=config, signature=signature, target=target)
+            if only in kernel.facts.name:
+                yield _gemm(kernel, config, signature)
+
+
+def _of_tiles(*tiles: str) -> list[Any]:
+    """The first shipped config of each tile."""
+    return [next(each for each in OPS["gemm"].module.CONFIGS if each.tile == tile) for tile in tiles]
 
 
 def layouts() -> Iterator[Subject]:
@@ -80,11 +85,12 @@ def layouts() -> Iterator[Subject]:
     with device.simulate():
         target = device.target_of(torch.device("cpu"))
         assert isinstance(target, device.Target)
-        for config in (module.CONFIGS[3], module.CONFIGS[5], module.CONFIGS[8]):
+        for config in _of_tiles("128x256x64", "64x64x64", "16x64x128"):
             for signature in module.signatures("bfloat16")[1:]:
                 kernel = launch.kernel("gemm", config=config, signature=signature, target=target)
                 yield _subject(kernel.facts.name, "gemm", _checked(kernel, checks.cases("gemm", config, signature)))
-        config, signature = module.CONFIGS[5], module.signature("bfloat16", epilogue=BIAS_GELU)
+        (config,) = _of_tiles("64x64x64")
+        signature = module.signature("bfloat16", epilogue=BIAS_GELU)
         kernel = launch.kernel("gemm", config=config, signature=signature, target=target)
         cases = map(_with_bias, checks.cases("gemm", config, module.signature("bfloat16")))
         yield _subject(kernel.facts.name, "gemm", _checked(kernel, cases))

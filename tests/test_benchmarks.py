@@ -305,10 +305,13 @@ def test_every_op_that_exists_takes_part() -> None:
 def test_our_side_offers_every_config() -> None:
     shape = shapes.dense()[0]
     offered = ours.configs("dense", shape)
-    assert set(offered) == set(gemm.CONFIGS) and len(set(map(str, offered))) == len(gemm.CONFIGS)
+    # Those whose tile is not twice as long as the product.
+    assert set(offered) < set(gemm.CONFIGS) and len(set(map(str, offered))) == len(offered) >= 4
+    assert {config.tile_m for config in offered} == {16}
     with pytest.raises(suites.Unserved, match="topk is not built yet"):
         ours.configs("topk", shapes.topk()[0])
-    (launch,) = ours.launches("dense", shape, gemm.CONFIGS[5])
+    config = next(each for each in gemm.CONFIGS if each.tile == "16x64x128")
+    (launch,) = ours.launches("dense", shape, config)
     assert launch.grid == (64, 1, 1) and launch.block == (256, 1, 1)
 
 

@@ -14,6 +14,7 @@ import torch
 from inductor_flydsl import compiler, config, launch, ledger
 from inductor_flydsl.lowering import candidate, install
 from inductor_flydsl.lowering.candidate import KernelChoice
+from inductor_flydsl.ops import gemm
 
 BF16 = torch.bfloat16
 A, B = torch.empty(512, 1024, dtype=BF16), torch.empty(768, 1024, dtype=BF16).t()
@@ -74,15 +75,16 @@ def test_other_devices_get_code_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("size", [512, 8192])
-@pytest.mark.parametrize(("search", "number"), [("baseline", 1), ("ranked", 4), ("exhaustive", 9)])
+@pytest.mark.parametrize(("search", "number"), [("baseline", 1), ("ranked", 4), ("exhaustive", None)])
 def test_large_sizes_are_searched_as_far_as_was_asked(
-    search: str, number: int, size: int, counters: Counter[str]
+    search: str, number: int | None, size: int, counters: Counter[str]
 ) -> None:
     """pytorch#196719, review: the search was cut to 2 candidates above 4096, with no way out."""
     a = torch.empty(size, size, dtype=BF16, device="meta")
     with config.patch(search=search), fake_gpu.timed(lambda _: 1.0) as seen:
         generated(lambda a, b: a @ b.t(), a, a, max_autotune_gemm=True)
-    assert counters["candidate:gemm"] == sum(isinstance(each, KernelChoice) for each in seen) == number
+    ours = sum(isinstance(each, KernelChoice) for each in seen)
+    assert counters["candidate:gemm"] == ours == (number or len(gemm.CONFIGS))
 
 
 def choice() -> KernelChoice:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import random
 
 import pytest
 import sympy
@@ -18,6 +19,8 @@ NT = gemm.signature("bfloat16")
 
 GFX950 = Target(arch="gfx950", kind="simulated", compute_units=256)
 S = sympy.Symbol("s0", integer=True, positive=True)
+
+SQUARE = gemm.GemmConfig(tile_m=128, tile_n=128, tile_k=64, waves_m=2, waves_n=2)
 
 
 def nt(m: int, n: int, k: int, dtype: torch.dtype = torch.bfloat16) -> Problem:
@@ -85,8 +88,8 @@ def test_supported(change: dict[str, object], loads: tuple[str, str]) -> None:
         ({"dtype_out": torch.float16}, "the output is torch.float16, not one of torch.bfloat16, torch.float32"),
         ({"stride_a": (2**22, 1)}, "A's leading stride=4194304 is above the limit of 4194296"),
         ({"stride_b": (2**22, 1)}, "B's leading stride=4194304 is above the limit of 4194296"),
-        ({"stride_a": (2796203, 1)}, "A's row stride=2796203 is above the limit of 2796202"),
-        ({"stride_a": (3, 2796203)}, "A's stride along K=2796203 is above the limit of 2796202"),
+        ({"stride_a": (2097153, 1)}, "A's row stride=2097153 is above the limit of 2097152"),
+        ({"stride_a": (3, 2097153)}, "A's stride along K=2097153 is above the limit of 2097152"),
         (
             {"k": 2**22, "stride_a": (8, 1)},
             "K, along which A is loaded,=4194304 is above the limit of 4194296",
@@ -147,25 +150,62 @@ def test_every_config_is_valid_and_ranked_configs_are_all_of_them() -> None:
     assert len(set(gemm.CONFIGS)) == len(gemm.CONFIGS)
     ranked = gemm.configs(nt(512, 512, 512), GFX950)
     assert sorted(ranked, key=str) == sorted(gemm.CONFIGS, key=str)
+    # Tiles that are at least twice as long as C are not tried; where no other is left, all are.
+    short = gemm.configs(nt(40, 512, 512), GFX950)
+    assert {config.tile_m for config in short} == {16, 32, 64}
 
 
 def test_ranking_follows_the_shape() -> None:
-    assert gemm.configs(nt(8192, 8192, 8192), GFX950)[0].tile == "256x256x64"
+    assert gemm.configs(nt(8192, 8192, 8192), GFX950)[0].tile == "256x256x32"
     assert gemm.configs(nt(8, 4096, 4096), GFX950)[0].tile_m == 16
 
 
+@pytest.mark.parametrize("hint", [1, 16, 17, 300, 1024, 5000])
+def test_a_dynamic_m_has_a_config_per_range(hint: int) -> None:
+    problem = dataclasses.replace(nt(hint, 4096, 4096), m=S)
+    own = gemm.configs(problem, GFX950)[3]
+    made = gemm.ranges(problem, GFX950, own)
+    bounds = [bound for bound, _ in made]
+    assert bounds == sorted(set(bounds)) and bounds[-1] >= gemm.MAX_SIZE and 2 <= len(made) <= 5
+    assert next(config for bound, config in made if hint <= bound) == own
+    # Small M has short tiles, large M long ones, where the hint does not lie.
+    if hint > 16:
+        assert made[0][1].tile_m == 16
+    if hint <= 1024:
+        assert made[-1][1].tile_m >= 128
+    assert gemm.ranges(nt(hint, 4096, 4096), GFX950, own) == ()
+    assert gemm.range_size(torch.empty(3, 5, 7), torch.empty(7, 2)) == 5
+
+
+def test_a_kernel_with_ranges_calls_the_kernel_of_its_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = dataclasses.replace(GFX950, kind="simulated")
+    short = dataclasses.replace(SQUARE, tile_m=64)
+    whole = launch.kernel("gemm", config=SQUARE, signature=NT, target=target, ranges=((64, short), (2**31 - 1, SQUARE)))
+    called: list[int] = []
+    monkeypatch.setattr(launch.Kernel, "simulate", lambda self, *_: called.append(self.spec.config.tile_m))
+    for m in (1, 64, 65, 4096):
+        whole(torch.empty(m, 8), torch.empty(8, 8), torch.empty(m, 8))
+    assert called == [64, 64, 128, 128]
+    assert launch.kernel("gemm", config=SQUARE, signature=NT, target=target) is whole.own
+
+
 def test_an_invalid_config_says_which_limit_it_breaks() -> None:
-    config = dataclasses.replace(gemm.CONFIGS[0], stages=6)
+    config = dataclasses.replace(SQUARE, stages=6)
     sentence = "the config needs 196608 bytes of LDS, above 163840; use fewer stages"
     assert str(config.valid_for(GFX950)) == sentence
-    half = dataclasses.replace(GFX950, lds_bytes=64 * 1024)
-    assert [config.tile for config in gemm.configs(nt(64, 64, 64), half)].count("256x256x64") == 0
+    shared = dataclasses.replace(SQUARE, tile_m=256, waves_k=2)
+    assert shared.exchange_bytes == 4 * 256 * 128 * 2
+    assert "the config needs 294912 bytes of LDS" in str(shared.valid_for(GFX950))
+    odd = str(dataclasses.replace(SQUARE, waves_k=4).valid_for(GFX950))
+    assert odd == "tile_k=64 is not a multiple of 32 * waves_k=4"
+    half = dataclasses.replace(GFX950, lds_bytes=100 * 1024)
+    assert all(config.lds_bytes <= 100 * 1024 for config in gemm.configs(nt(64, 64, 64), half))
 
 
 def test_profitable_counts_tiles_against_cus() -> None:
     assert gemm.profitable(nt(4096, 4096, 4096), GFX950) is None
     sentence = str(gemm.profitable(nt(16, 64, 4096), GFX950))
-    assert sentence.startswith("1 output tiles of") and "64 of 256 CUs" in sentence
+    assert sentence.startswith("4 output tiles of 16x16x128") and "64 of 256 CUs" in sentence
 
 
 def test_profitable_declines_loads_of_elements() -> None:
@@ -174,14 +214,14 @@ def test_profitable_declines_loads_of_elements() -> None:
 
 
 def test_launch_leaves_out_empty_outputs_and_fills_the_grid() -> None:
-    config = gemm.CONFIGS[0]
+    config = SQUARE
     a, b = torch.zeros(130, 64, dtype=torch.bfloat16), torch.zeros(257, 64, dtype=torch.bfloat16)
     out = torch.zeros(130, 257, dtype=torch.bfloat16)
     work = gemm.launch(config, NT, a, b.t(), out)
     assert work is not None
     assert work.grid == (2 * 3, 1, 1) and work.block == (256, 1, 1)
     assert work.arguments == (
-        a.data_ptr(), b.data_ptr(), 0, 0, 130, 257, 64, 64, 1, 64, 1, 257, out.data_ptr(), 0
+        a.data_ptr(), b.data_ptr(), 0, 0, 2**64 // 3 + 1, 130, 257, 64, 64, 1, 64, 1, 257, out.data_ptr(), 0
     )  # fmt: skip
     assert gemm.launch(config, NT, a[:0], b.t(), out[:0]) is None
     assert gemm.launch(config, NT, a, b[:0].t(), out[:, :0]) is None
@@ -190,12 +230,12 @@ def test_launch_leaves_out_empty_outputs_and_fills_the_grid() -> None:
 def test_launch_of_a_batch() -> None:
     a, b = torch.zeros(5, 8, 64, dtype=torch.bfloat16), torch.zeros(64, 16, dtype=torch.bfloat16).expand(5, 64, 16)
     out = torch.zeros(5, 8, 16, dtype=torch.bfloat16)
-    work = gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", load_b="mn"), a, b, out)
+    work = gemm.launch(SQUARE, gemm.signature("bfloat16", load_b="mn"), a, b, out)
     assert work is not None and work.grid == (1, 5, 1)
     assert work.arguments == (
-        a.data_ptr(), b.data_ptr(), 512, 0, 8, 16, 64, 64, 1, 1, 16, 16, out.data_ptr(), 128
+        a.data_ptr(), b.data_ptr(), 512, 0, 1, 8, 16, 64, 64, 1, 1, 16, 16, out.data_ptr(), 128
     )  # fmt: skip
-    assert gemm.launch(gemm.CONFIGS[0], NT, a[:0], b[:0], out[:0]) is None
+    assert gemm.launch(SQUARE, NT, a[:0], b[:0], out[:0]) is None
 
 
 @pytest.mark.parametrize("load", ["k", "mn"])
@@ -204,7 +244,7 @@ def test_launch_copies_an_operand_that_turns_out_unaligned(load: str) -> None:
     a, out = storage[1:].view(16, 64), torch.zeros(16, 16, dtype=torch.bfloat16)
     if load == "mn":
         a, out = a.t(), torch.zeros(64, 64, dtype=torch.bfloat16)
-    work = gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", load_a=load, load_b=load), a, a.t(), out)
+    work = gemm.launch(SQUARE, gemm.signature("bfloat16", load_a=load, load_b=load), a, a.t(), out)
     assert work is not None and a.data_ptr() % 16
     assert work.arguments[0] % 16 == 0 and work.arguments[1] % 16 == 0
     assert torch.equal(work.reads[0], a) and torch.equal(work.reads[1], a.t())
@@ -213,22 +253,31 @@ def test_launch_copies_an_operand_that_turns_out_unaligned(load: str) -> None:
 def test_launch_refuses_sizes_that_were_dynamic_and_break_a_rule() -> None:
     a, out = torch.zeros(4, 12, dtype=torch.bfloat16), torch.zeros(4, 4, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match="compiled for K in whole 16 bytes, not 12"):
-        gemm.launch(gemm.CONFIGS[0], NT, a, a.t(), out)
+        gemm.launch(SQUARE, NT, a, a.t(), out)
     a, out = torch.zeros(8, 8, dtype=torch.bfloat16), torch.zeros(8, 8, dtype=torch.bfloat16)
     with pytest.raises(ValueError, match=r"the output is \(8, 8\) with strides \(1, 8\)"):
-        gemm.launch(gemm.CONFIGS[0], NT, a, a.t(), out.t())
+        gemm.launch(SQUARE, NT, a, a.t(), out.t())
     far = torch.zeros(2**23 + 8, dtype=torch.bfloat16).as_strided((8, 2), (0, 2**23))
-    with pytest.raises(ValueError, match="A's stride along K=8388608 is above the limit of 2796202"):
-        gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", load_a="any", load_b="any"), far, a[:2], out)
+    with pytest.raises(ValueError, match="A's stride along K=8388608 is above the limit of 2097152"):
+        gemm.launch(SQUARE, gemm.signature("bfloat16", load_a="any", load_b="any"), far, a[:2], out)
     bias = gemm.epilogues.scaled_sum("bfloat16", alpha=1, beta=1, added=Input(dtype="bfloat16", rows=False, columns=1))
     with pytest.raises(ValueError, match=r"input 0 of the epilogue has strides \(8, 1\)"):
-        gemm.launch(gemm.CONFIGS[0], gemm.signature("bfloat16", epilogue=bias), a, a.t(), out, out)
+        gemm.launch(SQUARE, gemm.signature("bfloat16", epilogue=bias), a, a.t(), out, out)
 
 
 def test_the_kernarg_layout_is_the_abi_s() -> None:
-    # four 8-byte numbers, then 4-byte integers; an output's address follows its stride, so that nothing is padded
-    assert launch._layout(tuple(kind for _, kind in gemm.kernargs(NT))) == "<qqqqiiiiiiiiqq"
+    # five 8-byte numbers, then 4-byte integers; an output's address follows its stride, so that nothing is padded
+    assert launch._layout(tuple(kind for _, kind in gemm.kernargs(NT))) == "<qqqqqiiiiiiiiqq"
     assert launch._layout(("i32", "i64", "i32")) == "<i4xqi"
+
+
+@pytest.mark.parametrize("divisor", [2, 3, 4, 5, 7, 12, 255, 4096, 2**20 - 1, 2**26])
+def test_the_reciprocal_divides_every_workgroup_number(divisor: int) -> None:
+    config = dataclasses.replace(SQUARE, group_m=1)
+    reciprocal = gemm.group_reciprocal(config, 128 * divisor) % 2**64
+    rng = random.Random(divisor)
+    for value in (0, 1, divisor - 1, divisor, divisor + 1, 2**26 - 1, *(rng.randrange(2**26) for _ in range(2000))):
+        assert value * reciprocal >> 64 == value // divisor
 
 
 def test_reference_is_fp64() -> None:

@@ -18,6 +18,7 @@ from inductor_flydsl.device import Target
 from inductor_flydsl.ops import gemm
 
 BF16 = torch.bfloat16
+SMALL = gemm.GemmConfig(tile_m=64, tile_n=64, tile_k=64, waves_m=2, waves_n=2)
 FORCE = {"flydsl.force": True}
 
 pytestmark = pytest.mark.usefixtures("simulated")
@@ -108,7 +109,7 @@ def test_dynamic_k_of_0(counters: Counter[str]) -> None:
         a, b, bias = torch.randn(9, k).to(BF16), torch.randn(k, 16).to(BF16), torch.randn(16).to(BF16)
         have = fast(bias, a, b)
         assert ((have.double() - bias.double() - a.double() @ b.double()).abs() < 0.1).all()
-    config_, signature = gemm.CONFIGS[5], gemm.signature("bfloat16", load_a="any", load_b="any")
+    config_, signature = SMALL, gemm.signature("bfloat16", load_a="any", load_b="any")
     out = torch.full((9, 16), float("nan"), dtype=BF16)
     target = Target(arch="gfx950", kind="simulated", compute_units=256)
     launch.kernel("gemm", config=config_, signature=signature, target=target)(a[:, :0], b[:0], out)
@@ -177,7 +178,7 @@ def test_an_operand_broadcast_by_a_stride_of_0(counters: Counter[str]) -> None:
 def test_a_tile_that_the_compiler_cannot_take_is_refused_before_it_sees_it() -> None:
     """helion#3640: an N tile below the MFMA's 16 corrupted the compiler's heap."""
     target = Target(arch="gfx950", kind="simulated", compute_units=256)
-    narrow = dataclasses.replace(gemm.CONFIGS[5], tile_n=8)
+    narrow = dataclasses.replace(SMALL, tile_n=8)
     assert "tile_n=8 is not a multiple of 16" in str(narrow.valid_for(target))
 
 
@@ -206,7 +207,8 @@ def test_each_config_is_compiled_once_for_a_hundred_batch_sizes(tmp_path: Any, c
             a = torch.randn(m, 64).to(BF16)
             torch._dynamo.mark_dynamic(a, 0)
             assert_product(fast(a, w), a, w)
-    assert len(made) == 1 and counters["launched:gemm"] == 100
+    # One kernel per range of M; these sizes lie in three of them, and ranges may share a config.
+    assert 1 <= len(made) <= 5 and counters["launched:gemm"] == 100
 
 
 def test_a_kernel_is_one_module_per_process() -> None:
@@ -225,7 +227,7 @@ def test_a_kernels_launch_is_captured_without_running(counters: Counter[str]) ->
     a, b = torch.randn(70, 136).to(BF16), torch.randn(72, 136).to(BF16).t()
     out = torch.full((70, 72), float("nan"), dtype=BF16)
     target = Target(arch="gfx950", kind="simulated", compute_units=256)
-    kernel = launch.kernel("gemm", config=gemm.CONFIGS[5], signature=gemm.signature("bfloat16"), target=target)
+    kernel = launch.kernel("gemm", config=SMALL, signature=gemm.signature("bfloat16"), target=target)
     captured = kernel.capture(a, b, out)
     assert captured is not None and out.isnan().all() and not counters["launched:gemm"]
     assert captured.grid == (4, 1, 1) and [buffer.writable for buffer in captured.buffers] == [False, False, True]

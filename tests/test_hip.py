@@ -143,7 +143,7 @@ def test_a_kernel_launches_on_its_tensor_s_device_and_current_stream(
     assert recorder.record_stream() == 11 and guarded == [3]
     capturing[0] = True  # later calls load nothing
     assert kernarg_of(recorder) == struct.pack(
-        "<4q8i2q", a.data_ptr(), weight.data_ptr(), 0, 0, 64, 64, 64, 64, 1, 64, 1, 64, out.data_ptr(), 0
+        "<5q8i2q", a.data_ptr(), weight.data_ptr(), 0, 0, 2**62 + 1, 64, 64, 64, 64, 1, 64, 1, 64, out.data_ptr(), 0
     )
     kernel(a, weight.t(), out)
     assert recorder.record_stream() == 22, "the stream has to be read at every call"

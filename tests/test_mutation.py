@@ -27,7 +27,7 @@ from inductor_flydsl import config
 SEED = 5
 # Mutants per kernel and kind.
 NUMBER = {"gemm": 2, "norm": 4, "topk": 6}
-SMALL = "gemm_bf16_bf16_k_k_32x64x64"
+SMALL = "gemm_bf16_bf16_k_k_16x16x128"
 Print = Callable[[str], None]
 
 

@@ -105,6 +105,7 @@ def launch(
         block=(config.threads, 1, 1),
         kernarg=pack(
             signature, a=a.data_ptr(), b=b.data_ptr(), out0=c.data_ptr(), m=m, n=n, k=k, a_row=a.stride(0),
+            group_reciprocal=op.group_reciprocal(config, n),
             a_k=a.stride(1), b_row=b.stride(0), b_k=b.stride(1), out0_row=c.stride(0),
         ),
         buffers=buffers,
@@ -418,18 +419,27 @@ def test_the_loop_waits_once_for_memory_and_spills_nothing(config: GemmConfig, d
     loop = main_loop(text)
     geometry = gemm.Geometry(config=config, signature=op.signature(dtype))
     loads = geometry.loads_a + geometry.loads_b
+    tiles = 1 + geometry.k_steps % 2
     waits = [line for line in loop if "vmcnt" in line]
-    assert waits == [f"s_waitcnt vmcnt({(config.stages - 2) * loads}) lgkmcnt(0)"]
+    assert waits == [f"s_waitcnt vmcnt({(config.stages - 2) * loads}) lgkmcnt(0)"] * tiles
     # A workgroup of one wave needs no barrier, and gets none.
-    after_wait = loop[loop.index(waits[0]) + 1 :]
-    assert [line for line in loop if line == "s_barrier"] == ["s_barrier"] * (config.threads > 64)
-    assert config.threads == 64 or after_wait[0] == "s_barrier"
-    assert not any(line.startswith(("ds_", "buffer_")) for line in loop[: -len(after_wait)])
-    assert sum(line.startswith("buffer_load_dwordx4") and line.endswith(" lds") for line in loop) == loads
+    assert loop.count("s_barrier") == tiles * (config.threads > 64)
+    if config.threads > 64:
+        assert all(loop[at + 1] == "s_barrier" for at, line in enumerate(loop) if "vmcnt" in line)
+    # A slot is loaded only behind the barrier by which it has been read.
+    assert not any(line.startswith("buffer_") for line in loop[: loop.index(waits[0])])
+    assert sum(line.startswith("buffer_load_dwordx4") and line.endswith(" lds") for line in loop) == loads * tiles
     fragments = (geometry.fragments_m, geometry.fragments_n)
-    steps = config.tile_k // 32
+    steps = geometry.k_steps * tiles
     assert sum(line.startswith("v_mfma_f32_16x16x32") for line in loop) == fragments[0] * fragments[1] * steps
     assert sum(line.startswith("ds_read_b128") for line in loop) == sum(fragments) * steps
+    # Nothing is moved from register to register: fragments end where they began.
+    assert not any(line.startswith(("v_mov_b64", "v_accvgpr")) for line in loop)
+    # Memory instructions stand among the MFMAs: no more than three in a row where there are more MFMAs than them.
+    if fragments[0] * fragments[1] >= sum(fragments) + loads:
+        memory = "".join("m" if line.startswith(("ds_", "buffer_")) else "x" for line in loop
+                         if line.startswith(("ds_", "buffer_", "v_mfma")))  # fmt: skip
+        assert "mmmm" not in memory
     assert not any(line.startswith(("scratch_", "v_writelane", "v_readlane")) for line in body(text))
     for number in ("vgpr_spill_count", "sgpr_spill_count", "private_segment_fixed_size"):
         assert re.search(rf"\.{number}: +(\d+)", text)[1] == "0", number  # type: ignore[index]
@@ -460,7 +470,7 @@ def test_the_kernel_takes_the_arguments_of_the_op(dtype: str) -> None:
 
 
 @pytest.mark.parametrize("banks, lanes_at_once", [(64, 16), (32, 8)])
-@pytest.mark.parametrize("tile_k", (32, 64, 128))
+@pytest.mark.parametrize("tile_k", (32, 64, 128, 256))
 def test_the_swizzle_spreads_every_read_over_all_banks(tile_k: int, banks: int, lanes_at_once: int) -> None:
     """Both readings of how the hardware serves 16-byte reads; it is not known which of them holds."""
     row_chunks = tile_k // 8
@@ -492,18 +502,21 @@ def test_paired_columns_are_a_permutation() -> None:
     [
         ({"stages": 1}, "stages=1 is below 2: loading and computing need a buffer each"),
         ({"group_m": -1}, "group_m=-1 is negative; use 0 for tiles in row-major order"),
-        ({"tile_k": 96}, "tile_k=96 is not one of 32, 64, 128, for which an LDS swizzle is known"),
+        ({"tile_k": 96}, "tile_k=96 is not one of 32, 64, 128, 256, for which an LDS swizzle is known"),
         ({"tile_m": 24}, "tile_m=24 is not a multiple of 16 * waves_m=2"),
         ({"tile_n": 0}, "tile_n=0 has to be at least 1"),
         ({"tile_m": 512}, "tile_m=512 is above 256, what 32-bit buffer offsets allow"),
-        ({"waves_m": 8, "waves_n": 4, "tile_m": 128}, "waves_m * waves_n = 32 is above 16, the waves of a workgroup"),
+        (
+            {"waves_m": 8, "waves_n": 4, "tile_m": 128},
+            "waves_m * waves_n * waves_k = 32 is above 16, the waves of a workgroup",
+        ),
         ({"tile_m": 96, "tile_k": 32}, "tile_m=96 is not a multiple of 64, the rows that 256 threads load at once"),
         (
             {"waves_m": 1, "tile_k": 128},
             "16 is no divisor of 8, the rows that 128 threads load at once with tile_k=128",
         ),
         ({"stages": 12}, "the config needs 196608 bytes of LDS, above 163840; use fewer stages"),
-        ({"waves_m": 1, "waves_n": 1, "tile_k": 32, "stages": 20}, "144 loads in flight per wave are above 63"),
+        ({"waves_m": 1, "waves_n": 1, "tile_k": 32, "stages": 20}, "152 loads in flight per wave are above 63"),
     ],
 )
 def test_a_config_that_cannot_be_built_is_refused_in_words(change: dict[str, int], sentence: str) -> None:
@@ -549,7 +562,7 @@ def test_a_linker_that_fails_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path:
     with pytest.raises(LinkerMissing) as failed:
         compile_kernel(**request(SMALL, "bfloat16", "fatbin"))
     assert str(failed.value).startswith(
-        f"{linker} did not link gemm_bf16_bf16_k_k_64x64x64_w2x2_s2_g0, its message is on"
+        f"{linker} did not link gemm_bf16_bf16_k_k_64x64x64_w2x2x1_s2_g0, its message is on"
     )
 
 

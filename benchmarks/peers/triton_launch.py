@@ -147,9 +147,7 @@ def _capture(
         block=(binary.threads, 1, 1),
         kernarg=pack(program.facts, values),
         buffers=tuple(
-            simulator.Buffer(
-                address=tensor.data_ptr(), nbytes=tensor.untyped_storage().nbytes(), writable=True, name=name
-            )
+            simulator.Buffer(address=tensor.data_ptr(), nbytes=_bytes_from(tensor), writable=True, name=name)
             for name, tensor in tensors
         ),
         dynamic_lds=binary.shared_bytes,
@@ -183,3 +181,8 @@ def launch(
     program = simulator.load(binary.assembly)
     result = _capture(program, binary, grid, arguments, extra).run()
     return Launched(result=result, facts=program.facts, shared_bytes=binary.shared_bytes)
+
+
+def _bytes_from(tensor: torch.Tensor) -> int:
+    """Of its storage, those from its first element on: an aligned tensor does not begin where its storage does."""
+    return int(tensor.untyped_storage().nbytes() - tensor.storage_offset() * tensor.element_size())

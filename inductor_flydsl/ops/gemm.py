@@ -82,6 +82,11 @@ class GemmConfig:
         return 64 * self.waves
 
     @property
+    def split_k(self) -> bool:
+        """Whether several waves add up parts of one sum."""
+        return self.waves_k > 1
+
+    @property
     def exchange_bytes(self) -> int:
         """LDS in which waves_k waves hand each other their fp32 sums; it lies where A was."""
         return 4 * self.tile_m * self.tile_n * self.waves_k if self.waves_k > 1 else 0
@@ -228,6 +233,8 @@ def kernargs(signature: GemmSignature) -> tuple[tuple[str, str], ...]:
     """
     made = [
         ("a", "i64"), ("b", "i64"), ("a_batch", "i64"), ("b_batch", "i64"),
+        # For the division of a workgroup's number by the tiles of a group.
+        ("group_reciprocal", "i64"),
         ("m", "i32"), ("n", "i32"), ("k", "i32"),
         ("a_row", "i32"), ("a_k", "i32"), ("b_row", "i32"), ("b_k", "i32"),
     ]  # fmt: skip
@@ -450,9 +457,9 @@ def _name(dtype: torch.dtype) -> str:
 
 
 def profitable(problem: Problem, target: Target) -> Decline | None:
-    """None where ours is expected to be at least as fast as PyTorch's kernel; a rule of thumb until times are modelled.
+    """None where ours is expected to be at least as fast as PyTorch's kernel; a rule of thumb until one is measured.
 
-    Without split-K the workgroups are the output tiles: PyTorch's libraries split K where few tiles leave CUs idle.
+    The workgroups are the output tiles: PyTorch's libraries split K also where few tiles leave CUs idle.
     """
     slow = [name for name, load, *_ in _operands(problem) if load == "any"]
     if slow:
@@ -466,7 +473,8 @@ def profitable(problem: Problem, target: Target) -> Decline | None:
     least = target.compute_units // 4
     if tiles < least:
         return Decline(
-            "{tiles} output tiles of {tile} occupy fewer than {least} of {cus} CUs, and K is not split yet",
+            "{tiles} output tiles of {tile} occupy fewer than {least} of {cus} CUs, and K is split within a workgroup "
+            "only",
             tiles=tiles, tile=best.tile, least=least, cus=target.compute_units,
         )  # fmt: skip
     return None
@@ -477,27 +485,36 @@ def _batch_hint(problem: Problem) -> int:
 
 
 def configs(problem: Problem, target: Target) -> list[GemmConfig]:
-    """Every config that is valid for `target`, best expected first."""
+    """The configs that are worth trying on `target`, best expected first: see ranking/gemm.py."""
+    from inductor_flydsl.ranking import gemm as ranking
+
     valid = [config for config in CONFIGS if config.valid_for(target) is None]
     batch = _batch_hint(problem)
-    return sorted(valid, key=lambda config: _expected_clocks(config, problem.hint, target, batch))
+    return ranking.ranked(valid, *problem.hint, batch=batch, compute_units=target.compute_units)
+
+
+def ranges(problem: Problem, target: Target, config: GemmConfig) -> tuple[tuple[int, GemmConfig], ...]:
+    """Per range of M its largest value and its config, where M is dynamic: `config` where the hint lies, else ranked.
+
+    Empty where M is known, or one config serves every M.
+    """
+    from inductor_flydsl.ranking import gemm as ranking
+
+    if gate.is_static(problem.m):
+        return ()
+    valid = [each for each in CONFIGS if each.valid_for(target) is None]
+    batch = _batch_hint(problem)
+    made = ranking.ranges(valid, config, *problem.hint, batch=batch, compute_units=target.compute_units)
+    return made if len(made) > 1 else ()
+
+
+def range_size(a: torch.Tensor, *_: torch.Tensor) -> int:
+    """The size that ranges() are of: M."""
+    return int(a.shape[-2])
 
 
 def _tiles(config: GemmConfig, hint: tuple[int, int, int]) -> int:
     return -(-hint[0] // config.tile_m) * -(-hint[1] // config.tile_n)
-
-
-def _expected_clocks(config: GemmConfig, hint: tuple[int, int, int], target: Target, batch: int = 1) -> float:
-    """Clocks of the busiest CU, from public peak rates: 2048 bf16 MACs and 64 bytes from L2 per CU and clock.
-
-    Four waves are needed to keep the four SIMDs busy. A quarter of the lesser of the two is counted as not hidden
-    behind the greater, and 1500 clocks for filling and draining the pipeline: guesses until the timing model exists.
-    """
-    k = max(hint[2], 1)
-    macs = config.tile_m * config.tile_n * k / (2048 * min(1.0, config.threads / 256))
-    loads = (config.tile_m + config.tile_n) * k * 2 / 64
-    rounds = -(-_tiles(config, hint) * batch // target.compute_units)
-    return rounds * (max(macs, loads) + min(macs, loads) / 4) + 1500
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -549,7 +566,8 @@ def launch(config: GemmConfig, signature: GemmSignature, *tensors: torch.Tensor)
         if declined is not None:
             raise ValueError(f"gemm cannot take these sizes and strides: {declined}")
     arguments = [
-        a.data_ptr(), b.data_ptr(), _batch_stride(a), _batch_stride(b), m, n, k, *rows_a, *rows_b,
+        a.data_ptr(), b.data_ptr(), _batch_stride(a), _batch_stride(b), group_reciprocal(config, n),
+        m, n, k, *rows_a, *rows_b,
     ]  # fmt: skip
     for output in outputs:
         arguments += [output.stride(-2) if m > 1 else n, output.data_ptr(), _batch_stride(output)]
@@ -565,6 +583,12 @@ def launch(config: GemmConfig, signature: GemmSignature, *tensors: torch.Tensor)
         reads=(a, b, *inputs),
         writes=tuple(outputs),
     )
+
+
+def group_reciprocal(config: GemmConfig, n: int) -> int:
+    """2**64 // d + 1, as a signed number, of the tiles d that group_m rows of tiles have; the kernel sees to d = 1."""
+    reciprocal = 2**64 // (-(-n // config.tile_n) * (config.group_m or 1)) + 1
+    return (reciprocal + 2**63) % 2**64 - 2**63
 
 
 def _batch_stride(tensor: torch.Tensor) -> int:

@@ -9,16 +9,16 @@ from __future__ import annotations
 import dataclasses
 import re
 import struct
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from inductor_flydsl.simulator import isa
 from inductor_flydsl.simulator.assembly import Line
 from inductor_flydsl.simulator.isa import Opcode, OperandForm
 from inductor_flydsl.simulator.statement import REGISTER, Statement, take_apart
 
-# The C struct Access: reads and writes (8 vector words, 2 scalar words each), effect, vmcnt, lgkmcnt,
-# sink, halves, and the sources of the lower and the upper half.
-ACCESS = struct.Struct("<10Q10QBBBxHH10Q10Q")
+# The C struct Access, up to its Fate (definedness.py): reads and writes (8 vector words, 2 scalar words each), effect,
+# vmcnt, lgkmcnt.
+ACCESS = struct.Struct("<10Q10QBBB5x")
 _VECTOR_WORDS, _SCALAR_WORDS = 8, 2
 _ANY = 255
 
@@ -78,12 +78,8 @@ class Access:
     offset: int
 
     def pack(self) -> bytes:
-        """The C struct."""
-        return ACCESS.pack(
-            *self.reads.words(), *self.writes.words(),
-            self.effect, self.vmcnt, self.lgkmcnt, self.sink, self.halves,
-            *self.lower.words(), *self.upper.words(),
-        )  # fmt: skip
+        """The C struct, without its Fate."""
+        return ACCESS.pack(*self.reads.words(), *self.writes.words(), self.effect, self.vmcnt, self.lgkmcnt)
 
 
 def accesses(lines: Sequence[Line], rows: Sequence[Opcode], first_accumulator: int) -> list[Access]:
@@ -103,7 +99,7 @@ def _access(statement: Statement, row: Opcode, first_accumulator: int) -> Access
         if position in halves:
             _add_halves(reads, text, first_accumulator, 0 in halves[position], 1 in halves[position])
             continue
-        both = form.kind == "vd" and _reads_destination(statement, row)
+        both = form.kind == "vd" and reads_destination(statement, row)
         for into in [writes if form.kind in _DESTINATIONS else reads, *([reads] if both else [])]:
             add_operand(into, form, text, first_accumulator)
     _implicit(statement, row, reads, writes)
@@ -164,9 +160,15 @@ def _add_halves(into: Registers, text: str, first_accumulator: int, lower: bool,
             into.vector |= 1 << (number + (first_accumulator if match[1] == "a" else 0))
 
 
-def _reads_destination(statement: Statement, row: Opcode) -> bool:
+def reads_destination(statement: Statement, row: Opcode) -> bool:
+    """Whether what the destination held before is a source, too."""
     if _ACCUMULATING.match(statement.mnemonic) or statement.mnemonic.startswith(("v_swap", "v_permlane")):
         return True
+    return keeps_half(statement, row)
+
+
+def keeps_half(statement: Statement, row: Opcode) -> bool:
+    """Whether a half of the destination stays as it was."""
     if row.op_sel == "kept" or row.flags & isa.FLAG_KEEP_HALF:
         return True
     return statement.modifiers.get("dst_unused") == "UNUSED_PRESERVE" and statement.modifiers.get("dst_sel") != "DWORD"
@@ -254,7 +256,5 @@ def _wait(statement: Statement) -> tuple[int, int]:
     return int(fields.get("vmcnt", _ANY)), int(fields.get("lgkmcnt", _ANY))
 
 
-def packed(records: Iterable[Access]) -> bytes:
-    """The C array, ending with one for the guard behind the last instruction."""
-    code = b"".join(record.pack() for record in records)
-    return code + ACCESS.pack(*[0] * 20, NONE, _ANY, _ANY, 0, 0, *[0] * 20)
+# Of what stands behind the last instruction.
+GUARD = ACCESS.pack(*[0] * 20, NONE, _ANY, _ANY)

@@ -9,9 +9,9 @@ from typing import Any
 
 from inductor_flydsl.simulator import build
 from inductor_flydsl.simulator.errors import SimulatorError
-from inductor_flydsl.simulator.hazards import Hazards
+from inductor_flydsl.simulator.hazards import Finding, Hazards, chosen
 from inductor_flydsl.simulator.program import Buffer, Program, load
-from inductor_flydsl.simulator.run import Out, RunResult, chosen, memory_of, result_of
+from inductor_flydsl.simulator.run import Out, RunResult, memory_of, result_of
 
 _CALLBACK = ctypes.CFUNCTYPE(
     None,
@@ -34,6 +34,11 @@ class FlydslRun:
     outputs: tuple[Any, ...]
     returned: Any
 
+    @property
+    def findings(self) -> tuple[Finding, ...]:
+        """What the hazard mode found in all of them."""
+        return tuple(finding for each in self.launches for finding in each.findings)
+
 
 def run_flydsl(
     launcher: Callable[..., Any],
@@ -50,7 +55,8 @@ def run_flydsl(
     may touch the memory of these tensors, and of `memory` (tensors that are no arguments, Out(...) for those that are
     written), and nothing else. A launcher that takes a stream takes 0.
 
-    step_limit, assumptions, hazards: as for run(); each launch of the result has its own findings.
+    step_limit, assumptions, hazards: as for run(); each launch of the result has its own findings. What one
+    launch wrote counts as written for the next.
 
     FlyDSL fixes one runtime library per process, so a process that launched on a GPU cannot simulate, nor the reverse.
     Raises what the launcher raises, and the simulator's errors.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import dataclasses
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from inductor_flydsl.simulator import wait_states
 from inductor_flydsl.simulator.assembly import Line
@@ -33,9 +33,10 @@ KINDS = (
     "deadlock",
 )
 ORDERS = ("first", "last", "drawn")
-CAPACITY = 256
+# After which values are other ones in this mode than in a plain run.
+_POISON_KINDS = ("wait", "lds-race", "lds-order", "lds-unwritten", "register-unwritten")
 _SCALAR_PLACE = 0x10000
-_SCALAR_NAMES = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 126: "exec_lo", 127: "exec_hi"}
+_SCALAR_NAMES = {106: "vcc_lo", 107: "vcc_hi", 124: "m0", 125: "scc", 126: "exec_lo", 127: "exec_hi"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -50,14 +51,35 @@ class Hazards:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for kind in self.kinds:
-            if kind not in KINDS:
-                raise SimulatorError(f"{kind!r} is no kind of finding; there are {', '.join(KINDS)}")
-        for order in self.orders:
-            if order not in ORDERS:
-                raise SimulatorError(f"{order!r} is no order of waves; there are {', '.join(ORDERS)}")
-        if not self.orders:
-            raise SimulatorError(f"no order of waves was named; there are {', '.join(ORDERS)}")
+        object.__setattr__(self, "kinds", frozenset(_names("kinds", self.kinds, "kind of finding", KINDS)))
+        object.__setattr__(self, "orders", _names("orders", self.orders, "order of waves", ORDERS))
+        if not isinstance(self.seed, int):
+            raise SimulatorError(f"seed={self.seed!r} is no whole number")
+
+
+def _names(option: str, given: Any, what: str, known: Sequence[str]) -> tuple[str, ...]:
+    """The names in a collection, which has some and only known ones."""
+    there_are = f"there are {', '.join(known)}"
+    if not isinstance(given, (frozenset, set, tuple, list)):
+        raise SimulatorError(f"{option}={given!r} is no collection of names; {there_are}")
+    for name in given:
+        if name not in known:
+            raise SimulatorError(f"{name!r} is no {what}; {there_are}")
+    if not given:
+        raise SimulatorError(f"no {what} was named; {there_are}")
+    return tuple(given)
+
+
+def chosen(hazards: bool | Hazards | None) -> Hazards | None:
+    """What `hazards=` asks for."""
+    if isinstance(hazards, Hazards):
+        return hazards
+    if hazards is None or isinstance(hazards, bool):
+        return Hazards() if hazards else None
+    raise SimulatorError(
+        f"hazards={hazards!r} is neither True, False nor a Hazards(kinds=..., orders=..., seed=...); the kinds are "
+        f"{', '.join(KINDS)}"
+    )
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -86,7 +108,9 @@ class Finding:
     def __str__(self) -> str:
         places = [str(place) for place in (self.first, self.second) if place is not None]
         return (
-            f"{self.kind}: {self.missing}" + "".join(f"\n    {place}" for place in places) + f"\n    {self.count} times"
+            f"{self.kind}: {self.missing}"
+            + "".join(f"\n    {place}" for place in places)
+            + ("\n    once" if self.count == 1 else f"\n    {self.count} times")
         )
 
 
@@ -119,27 +143,28 @@ class CHazards(ctypes.Structure):
         ("kinds", ctypes.c_uint32),
         ("schedule", ctypes.c_uint32),
         ("seed", ctypes.c_uint64),
-        ("unwritten_regions", ctypes.c_void_p),
-        ("findings", ctypes.c_void_p),
+        ("written", ctypes.c_void_p),
+        ("findings", ctypes.POINTER(CFinding)),
         ("finding_count", ctypes.c_uint32),
-        ("lost", ctypes.c_uint32),
+        ("finding_capacity", ctypes.c_uint32),
+        ("unasked", ctypes.c_uint32),
     ]
 
 
 class Checker:
     """One run's part of the launch: what the core is given, and what it found."""
 
-    def __init__(
-        self, hazards: Hazards, order: str, accesses: bytes, waits: bytes, initialised: Sequence[bool]
-    ) -> None:
+    def __init__(self, hazards: Hazards, order: str, accesses: bytes, waits: bytes, buffers: Sequence[Buffer]) -> None:
         self._accesses = ctypes.create_string_buffer(accesses, len(accesses))
         self._waits = ctypes.create_string_buffer(waits, len(waits))
         rules = wait_states.rules()
         self._rules = ctypes.create_string_buffer(rules, max(len(rules), 1))
+        self._buffers = buffers
+        self._written = [_written(each) if _needs_writing(each, buffers) else None for each in buffers]
         # The kernel arguments are the first region, and are always written.
-        unwritten = bytes([0, *(not each for each in initialised)])
-        self._unwritten = ctypes.create_string_buffer(unwritten, len(unwritten))
-        self._found = (CFinding * CAPACITY)()
+        self._regions = (ctypes.c_void_p * (len(buffers) + 1))(
+            None, *(None if each is None else ctypes.addressof(each) for each in self._written)
+        )
         self._hazards = CHazards(
             accesses=ctypes.addressof(self._accesses),
             waits=ctypes.addressof(self._waits),
@@ -148,8 +173,7 @@ class Checker:
             kinds=sum(1 << KINDS.index(kind) for kind in hazards.kinds),
             schedule=ORDERS.index(order),
             seed=hazards.seed,
-            unwritten_regions=ctypes.addressof(self._unwritten),
-            findings=ctypes.addressof(self._found),
+            written=ctypes.addressof(self._regions),
         )
 
     @property
@@ -157,53 +181,103 @@ class Checker:
         """Where the core finds it."""
         return ctypes.addressof(self._hazards)
 
-    def findings(self, lines: Sequence[Line], first_accumulator: int) -> list[Finding]:
-        """What the run found. Findings beyond the core's capacity are told as one."""
-        found = read(self._found[: self._hazards.finding_count], lines, first_accumulator)
-        if self._hazards.lost:
-            last = found[-1]
-            found[-1] = dataclasses.replace(last, missing=f"{last.missing} (and {self._hazards.lost} findings more)")
-        return found
+    def findings(self, core: ctypes.CDLL, lines: Sequence[Line], first_accumulator: int) -> list[Finding]:
+        """What the run found. Ends the core's record of it."""
+        found = self._hazards.findings[: self._hazards.finding_count] if self._hazards.finding_count else []
+        made = read(found, lines, first_accumulator, self._buffers)
+        core.gfx950_release_findings(ctypes.byref(self._hazards))
+        return made
+
+    def keep_written(self) -> None:
+        """Lets the launches that follow read what this one wrote."""
+        for buffer, written in zip(self._buffers, self._written, strict=True):
+            if written is not None:
+                buffer.written[:] = written.raw[: len(buffer.written)]
+
+    def explained(self, fault: SimulatorFault) -> SimulatorFault:
+        """The fault, which says so where it may follow from what was found and not asked for."""
+        unasked = [kind for kind in _POISON_KINDS if self._hazards.unasked >> KINDS.index(kind) & 1]
+        if not unasked or isinstance(fault, StepLimitExceeded):
+            return fault
+        named = ", ".join(repr(kind) for kind in unasked)
+        return type(fault)(
+            kernel=fault.kernel, workgroup=fault.workgroup, wave=fault.wave, line=fault.line, text=fault.text,
+            lane=fault.lane, address=fault.address, waves=fault.waves,
+            reason=f"{fault.reason} (the hazard mode also met {named}, which `kinds` leaves out: what has not landed "
+            "or nothing wrote is poison in it, and this may follow from that)",
+        )  # fmt: skip
 
 
-def stopped(fault: SimulatorFault) -> Finding | None:
+def _written(buffer: Buffer) -> Any:
+    """A copy of what earlier launches wrote. Not made with the buffer: plain launches take buffers of any size."""
+    if not buffer.written:
+        buffer.written.extend(bytes(buffer.nbytes // 8 + 1))
+    return ctypes.create_string_buffer(bytes(buffer.written), len(buffer.written) + 1)
+
+
+def _needs_writing(buffer: Buffer, buffers: Sequence[Buffer]) -> bool:
+    """Whether what a launch reads of it has to be written first: it is no input, under any other name either."""
+    end = buffer.address + buffer.nbytes
+    return (
+        not any(
+            each.initialised and each.address < end and buffer.address < each.address + each.nbytes for each in buffers
+        )
+        and not buffer.initialised
+    )
+
+
+def stopped(fault: SimulatorFault, order: str) -> Finding | None:
     """The finding that a launch which did not end is; None for another fault."""
     if not isinstance(fault, StepLimitExceeded):
         return None
     states = "; ".join(str(state) for state in fault.waves)
-    return Finding(kind="deadlock", first=None, second=None, missing=f"the launch does not end: {states}", count=1)
+    missing = (
+        f"the launch does not end with workgroups one after another in the order {order!r}; in workgroup "
+        f"{fault.workgroup}: {states}"
+    )
+    return Finding(kind="deadlock", first=None, second=None, missing=missing, count=1)
 
 
 def differences(
     buffers: Sequence[Buffer], first: Sequence[bytes], now: Sequence[bytes], order: str, other: str
 ) -> list[Finding]:
-    """A finding for each buffer whose content depends on the order of waves."""
+    """A finding for each buffer whose content depends on the order of waves or workgroups."""
     made = []
     for buffer, one, two in zip(buffers, first, now, strict=True):
         if one != two:
             at = next(n for n, (x, y) in enumerate(zip(one, two, strict=True)) if x != y)
-            missing = f"{buffer.name!r} at byte {at} depends on the order of waves: {order!r} and {other!r} differ"
+            missing = (
+                f"{buffer.name!r} at byte {at} depends on the order of waves or workgroups: {order!r} and {other!r} "
+                "differ"
+            )
             made.append(Finding(kind="order", first=None, second=None, missing=missing, count=1))
     return made
 
 
-def read(found: Iterable[CFinding], lines: Sequence[Line], first_accumulator: int) -> list[Finding]:
+def read(
+    found: Iterable[CFinding], lines: Sequence[Line], first_accumulator: int, buffers: Sequence[Buffer]
+) -> list[Finding]:
     """The core's records as findings."""
     made = []
     for each in found:
         first = _place(each.first, each.first_wave, each.first_workgroup, lines)
         second = _place(each.second, each.second_wave, each.second_workgroup, lines)
         kind = KINDS[each.kind]
-        missing = _missing(kind, each, first, first_accumulator)
+        memory = _memory_place(each.place, buffers) if kind.startswith("memory") else ""
+        missing = _missing(kind, each, first, second, memory, first_accumulator)
         made.append(Finding(kind=kind, first=first, second=second, missing=missing, count=each.count))
     return made
 
 
 def merged(found: Iterable[Finding]) -> list[Finding]:
-    """One finding per kind and pair of lines: the first of its kind, with all their counts."""
+    """One finding per kind and pair of lines: the first of its kind, with all their counts. Of a race either access
+    may come first.
+    """
     kept: dict[tuple[str, int, int], Finding] = {}
     for each in found:
-        key = (each.kind, each.first.line if each.first else -1, each.second.line if each.second else -1)
+        lines = [place.line if place else -1 for place in (each.first, each.second)]
+        low, high = sorted(lines) if each.kind.endswith("-race") else lines
+        key = (each.kind, low, high)
         old = kept.get(key)
         kept[key] = each if old is None else dataclasses.replace(old, count=old.count + each.count)
     return list(kept.values())
@@ -223,7 +297,32 @@ def _register(place: int, first_accumulator: int) -> str:
     return f"a{place - first_accumulator}" if place >= first_accumulator else f"v{place}"
 
 
-def _missing(kind: str, each: CFinding, first: Place | None, first_accumulator: int) -> str:
+def _memory_place(address: int, buffers: Sequence[Buffer]) -> str:
+    for buffer in buffers:
+        if buffer.writable and 0 <= address - buffer.address < buffer.nbytes:
+            return f"{buffer.name!r} at byte {address - buffer.address}"
+    return f"the memory at {address:#x}"
+
+
+_REACHES = "it reaches memory, an address or control: write it before, in each lane that is active here"
+
+
+def _holder(each: CFinding, where: str) -> str:
+    """The register, and its lanes where not all that are read are meant."""
+    if not each.detail:
+        return f"{where} holds"
+    return f"{where} holds in lane {each.found}" + (f" and {each.detail - 1} more" if each.detail > 1 else "")
+
+
+def _missing(
+    kind: str, each: CFinding, first: Place | None, second: Place | None, memory: str, first_accumulator: int
+) -> str:
+    if kind.endswith("-race") and first is not None and first == second:
+        where = memory or f"the LDS byte {each.place}"
+        return (
+            f"two lanes of one instruction, {each.detail} and {each.found}, store different values to {where}: which "
+            "of them stays is not defined, so that only one of the lanes may store"
+        )
     where = _register(each.place, first_accumulator)
     if kind == "wait":
         counter = "vmcnt" if first is not None and not first.text.startswith(("ds_", "s_")) else "lgkmcnt"
@@ -242,11 +341,34 @@ def _missing(kind: str, each: CFinding, first: Place | None, first_accumulator: 
     if kind == "lds-unwritten":
         return f"LDS at {each.place} is read and nothing has written it"
     if kind == "register-unwritten":
-        return f"{where} holds what nothing has written, and it reaches memory, an address or control"
+        return f"{_holder(each, where)} what nothing has written, and {_REACHES}"
+    if kind == "memory-unwritten" and each.first >= 0:
+        return (
+            f"{_holder(each, where)} what was loaded from scratch (private memory) where nothing had been stored, and "
+            f"{_REACHES}"
+        )
     if kind == "memory-unwritten":
-        return f"the output at {each.place:#x} is read and no store of this launch has written it"
+        return f"the output {memory} is read and no store has written it: InOut(...) is for arrays that are inputs too"
     if kind == "memory-race":
-        return f"two waves access the memory at {each.place:#x} without order"
+        return _memory_race(each, first, second, memory)
     if kind == "wait-states":
-        return f"{each.detail} wait states have to lie between, and {each.found} do: s_nop is missing"
+        rule, states = wait_states.SEARCHES[each.place].name, each.detail - each.found - 1
+        return f"{each.detail} wait states have to lie between, and {each.found} do: s_nop {states} is missing ({rule})"
     return f"wave {each.second_wave} passes {each.found} barriers and wave 0 passes {each.detail}"
+
+
+def _memory_race(each: CFinding, first: Place | None, second: Place | None, memory: str) -> str:
+    assert first is not None and second is not None
+    counter = "lgkmcnt(0)" if first.text.startswith("s_") else "vmcnt"
+    if first.workgroup != second.workgroup:
+        return (
+            f"two workgroups access {memory}, one of them writing another value, and nothing that this mode sees "
+            "orders workgroups of one launch: two launches would, or atomics on both sides"
+        )
+    if first.wave == second.wave:
+        return (
+            f"a scalar and a vector instruction access {memory}, which go different ways: an s_waitcnt {counter} is "
+            "missing between"
+        )
+    need = "a barrier is" if each.detail else f"a wait for the first (s_waitcnt {counter}) and a barrier are"
+    return f"two waves access {memory}, one of them writing another value, without order: {need} missing between"

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from inductor_flydsl.simulator import abi, access, assembly, build, decode, events, trace, wait_states
+from inductor_flydsl.simulator import abi, access, assembly, build, decode, definedness, events, trace, wait_states
 from inductor_flydsl.simulator import hazards as hazard_mode
 from inductor_flydsl.simulator.assembly import Kernel, KernelFacts
 from inductor_flydsl.simulator.assumptions import flipped
@@ -43,8 +43,10 @@ class Buffer:
     nbytes: int
     writable: bool
     name: str
-    # Whether a launch may read what it has not written itself; only the hazard mode asks.
+    # Whether a launch may read what no launch on this buffer has written; only the hazard mode asks.
     initialised: bool = True
+    # A bit per byte that a launch in the hazard mode has written, where that matters.
+    written: bytearray = dataclasses.field(default_factory=bytearray, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         if self.nbytes < 0 or self.address < 0 or self.address + self.nbytes > 2**64:
@@ -168,14 +170,17 @@ def load(text: str, kernel: str | None = None, cache_dir: str | os.PathLike[str]
     target = re.search(r"\.amdgcn_target\s+\"([^\"]+)\"", text)
     if target is not None and "gfx950" not in target[1]:
         raise SimulatorError(f"the text is for {target[1]}: only gfx950 is simulated")
-    return Program(assembly.parse(text, kernel), cache_dir)
+    # LLVM keeps XNACK's clauses apart unless the target says that it is off.
+    xnack = target is None or "xnack-" not in target[1].split(":")
+    return Program(assembly.parse(text, kernel), cache_dir, xnack=xnack)
 
 
 class Program:
     """A decoded kernel. Launches may run in parallel: a Program does not change."""
 
-    def __init__(self, kernel: Kernel, cache_dir: str | os.PathLike[str] | None = None) -> None:
+    def __init__(self, kernel: Kernel, cache_dir: str | os.PathLike[str] | None = None, *, xnack: bool = True) -> None:
         self._kernel = kernel
+        self._xnack = xnack
         _check_modes(kernel)
         self._user_sgprs = abi.UserSgprs(kernel)
         decoded = decode.decode(kernel, lambda: _handlers(build.core(cache_dir)))
@@ -317,38 +322,43 @@ class Program:
         found: list[Finding] = []
         outcome: list[bytes] = []
         result: LaunchResult | None = None
+        checker: hazard_mode.Checker | None = None
         for order in hazards.orders:
             for buffer, content in zip(written, before, strict=True):
                 ctypes.memmove(buffer.address, content, buffer.nbytes)
-            checker = hazard_mode.Checker(
-                hazards, order, self._accesses, self._waits, [buffer.initialised for buffer in buffers]
-            )
+            checker = hazard_mode.Checker(hazards, order, self._accesses, self._waits, buffers)
+            ended: SimulatorFault | None = None
             try:
                 result = self._launch(checker, buffers=buffers, **options)
             except SimulatorFault as fault:
-                seen = checker.findings(self._kernel.lines, self._decoded.first_accumulator)
-                stopped = hazard_mode.stopped(fault) if "deadlock" in hazards.kinds else None
+                ended = checker.explained(fault)
+            finally:
+                seen = checker.findings(self._core, self._kernel.lines, self._decoded.first_accumulator)
+            found += seen
+            if ended is not None:
+                stopped = hazard_mode.stopped(ended, order) if "deadlock" in hazards.kinds else None
                 if not seen and stopped is None:
-                    raise
-                found += [*seen, stopped] if stopped is not None else seen
-                result = LaunchResult.of_nothing(fault, len(self._kernel.lines))
+                    raise ended
+                found += [] if stopped is None else [stopped]
+                result = LaunchResult.of_nothing(ended, len(self._kernel.lines))
                 break
-            found += checker.findings(self._kernel.lines, self._decoded.first_accumulator)
             after = [ctypes.string_at(buffer.address, buffer.nbytes) for buffer in written]
             if not outcome:
                 outcome = after
             if "order" in hazards.kinds:
                 found += hazard_mode.differences(written, outcome, after, hazards.orders[0], order)
-        assert result is not None
+        assert result is not None and checker is not None
+        checker.keep_written()
         return dataclasses.replace(result, findings=tuple(hazard_mode.merged(found)))
 
     @functools.cached_property
     def _accesses(self) -> bytes:
-        return access.packed(self._records)
+        return definedness.packed(self._records)
 
     @functools.cached_property
     def _waits(self) -> bytes:
-        return wait_states.packed(self._kernel.lines, self._decoded.rows, self._decoded.first_accumulator)
+        lines, rows = self._kernel.lines, self._decoded.rows
+        return wait_states.packed(lines, rows, self._decoded.first_accumulator, xnack=self._xnack)
 
     def _launch(
         self,

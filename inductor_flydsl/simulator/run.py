@@ -10,7 +10,7 @@ from typing import Any
 from inductor_flydsl.simulator.assembly import KernelArg, KernelFacts
 from inductor_flydsl.simulator.errors import SimulatorError, SimulatorFault
 from inductor_flydsl.simulator.events import Events, InstructionEvents
-from inductor_flydsl.simulator.hazards import Finding, Hazards
+from inductor_flydsl.simulator.hazards import Finding, Hazards, chosen
 from inductor_flydsl.simulator.program import Buffer, LaunchResult, Program, load
 
 _FLOATS = {2: "<e", 4: "<f", 8: "<d"}
@@ -116,11 +116,6 @@ def prepared(
         "buffers": buffers,
         "dynamic_lds": dynamic_lds,
     }
-
-
-def chosen(hazards: bool | Hazards) -> Hazards | None:
-    """What `hazards=` asks for."""
-    return hazards if isinstance(hazards, Hazards) else Hazards() if hazards else None
 
 
 def result_of(program: Program, result: LaunchResult, outputs: tuple[Any, ...]) -> RunResult:

@@ -318,7 +318,7 @@ SEARCHES = (
     # together: none may write what another one of them reads, and no store may follow a load. LLVM looks back over
     # five, and over more where the kernel uses a0, which is not modelled.
     Search(
-        name="loads and stores in one XNACK clause depend on each other",
+        name="loads and stores in one XNACK clause depend on each other; a target that says xnack- has none",
         source="checkSoftClauseHazards",
         rules=(
             Rule(produces=C.VMEM, consumes=C.VMEM, states=1, overlap=Overlap.CLAUSE),
@@ -386,11 +386,13 @@ class Facts:
     subject: int
     states: int
 
-    def pack(self) -> bytes:
+    def pack(self, *, xnack: bool) -> bytes:
         """The C struct, with the searches that the instruction may begin and end."""
         produces = consumes = 0
         for number, search in enumerate(SEARCHES):
             for rule in search.rules:
+                if rule.overlap is Overlap.CLAUSE and not xnack:
+                    continue
                 if rule.produces & self.classes and self._has(rule, rule.written):
                     produces |= 1 << number
                 if rule.consumes & self.classes and self._has(rule, rule.used):
@@ -408,14 +410,14 @@ class Facts:
         return any(roles & each.roles for each in self.operands)
 
 
-def packed(lines: Sequence[Line], rows: Sequence[Opcode], first_accumulator: int) -> bytes:
+def packed(lines: Sequence[Line], rows: Sequence[Opcode], first_accumulator: int, *, xnack: bool) -> bytes:
     """The C array, a record per line and one for the guard behind the last instruction.
 
-    Vector rows are VGPRs, and from `first_accumulator` on AGPRs.
+    Vector rows are VGPRs, and from `first_accumulator` on AGPRs. `xnack`: whether the target may have XNACK on.
     """
     made = [facts(take_apart(line.text), row, first_accumulator) for line, row in zip(lines, rows, strict=True)]
     made.append(Facts(classes=Class(0), operands=(), subject=0, states=1))
-    return b"".join(each.pack() for each in made)
+    return b"".join(each.pack(xnack=xnack) for each in made)
 
 
 def facts(statement: Statement, row: Opcode, first_accumulator: int) -> Facts:

@@ -244,6 +244,9 @@ extern const NamedHandler control_handlers[];
 /* The handler of every DPP form: it moves the first source between lanes and runs the arithmetic's own handler. */
 int dpp(struct Wave *wave, const struct Instruction *in);
 
+/* Of a DPP instruction: the lanes that are written, the lane that each reads, and whether that one exists and is on. */
+u64 dpp_lanes(const struct Instruction *in, u64 exec, u8 *from, u64 *valid_lanes);
+
 /* ---- scalar operands */
 
 static inline u32 scalar(const Wave *wave, const Instruction *in, int operand) {

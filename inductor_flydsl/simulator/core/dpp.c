@@ -54,23 +54,32 @@ static inline int source_lane(u32 control, int lane) {
     }
 }
 
-/* Puts the moved source into the two spare rows behind the kernel's registers and runs the inner handler on them, with
-   EXEC narrowed to the lanes that are written. */
-int dpp(Wave *wave, const Instruction *in) {
+u64 dpp_lanes(const Instruction *in, u64 exec, u8 *from, u64 *valid_lanes) {
     u32 immediate = (u32)in->immediate, control = immediate & CONTROL_MASK;
-    u32 slot = immediate >> SOURCE_SHIFT, words = immediate & WIDE_SOURCE ? 2 : 1;
-    u32 spare = wave->launch->vector_rows - 2;
-    u64 exec = active_lanes(wave), written = 0;
-    u8 from[LANE_COUNT];
-    u32 keep[LANE_COUNT];
+    u64 written = 0, all_valid = 0;
     for (int i = 0; i < LANE_COUNT; ++i) {
         int lane = source_lane(control, i);
         bool valid = lane >= 0 && exec >> lane & 1;
         bool masked = immediate >> (ROW_MASK_SHIFT + i / 16) & immediate >> (BANK_MASK_SHIFT + i % 16 / 4) & 1;
         from[i] = (u8)(valid ? lane : i);
-        keep[i] = valid ? ~0u : 0;
+        all_valid |= (u64)valid << i;
         written |= (u64)(masked && (valid || immediate & BOUND_CTRL)) << i;
     }
+    *valid_lanes = all_valid;
+    return exec & written;
+}
+
+/* Puts the moved source into the two spare rows behind the kernel's registers and runs the inner handler on them, with
+   EXEC narrowed to the lanes that are written. */
+int dpp(Wave *wave, const Instruction *in) {
+    u32 immediate = (u32)in->immediate;
+    u32 slot = immediate >> SOURCE_SHIFT, words = immediate & WIDE_SOURCE ? 2 : 1;
+    u32 spare = wave->launch->vector_rows - 2;
+    u64 exec = active_lanes(wave), valid;
+    u8 from[LANE_COUNT];
+    u32 keep[LANE_COUNT];
+    u64 narrowed = dpp_lanes(in, exec, from, &valid);
+    expand_mask(keep, valid);
     Instruction inner = *in;
     inner.select = 0;
     for (u32 word = 0; word < words; ++word) {
@@ -79,7 +88,6 @@ int dpp(Wave *wave, const Instruction *in) {
         for (int i = 0; i < LANE_COUNT; ++i) moved[i] = source[from[i]] & keep[i];
     }
     inner.operand[slot].index = (u16)spare;
-    u64 narrowed = exec & written;
     wave->scalars[SCALAR_EXEC] = (u32)narrowed;
     wave->scalars[SCALAR_EXEC + 1] = (u32)(narrowed >> 32);
     int status = in->run_inner(wave, &inner);

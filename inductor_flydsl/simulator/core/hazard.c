@@ -9,13 +9,17 @@
    reached after waiting for its access, and that the second passed before issuing its own. */
 #include "shadow.h"
 
-static void report_wait_states(void *context, u32 first, u32 second, u32 needed, u32 states) {
+static void report_wait_states(void *context, u32 first, u32 second, u32 search, u32 needed, u32 states) {
     const Wave *wave = context;
     Finding found = finding(shadow_of(wave), FINDING_WAIT_STATES, (i32)first, wave->id, (i32)second, wave->id);
+    found.place = search;
     found.detail = needed;
     found.found = states;
     report(shadow_of(wave), found);
 }
+
+/* Instructions that a wave does without a barrier before it is taken for one that polls. */
+enum { LONG_TURN = 1 << 16 };
 
 static u64 draw(Shadow *shadow) {
     shadow->random = shadow->random * 6364136223846793005u + 1442695040888963407u;
@@ -45,7 +49,7 @@ static int run_wave(Wave *wave, u64 turn) {
         ++mine->time;
         const Access *access = &shadow->hazards->accesses[pc];
         check_pending(wave, access, pc);
-        check_defined(wave, access, pc);
+        check_defined(wave, &code[pc], access, pc);
         check_wait_states(&mine->history, shadow->hazards->rules, shadow->hazards->rule_count,
                           &shadow->hazards->waits[pc], pc, shadow->clean, report_wait_states, wave);
         switch (access->effect) {
@@ -79,19 +83,11 @@ static void start(Shadow *shadow, Wave *waves, const u32 *workgroup) {
         start_wave(&waves[n], workgroup);
         WaveShadow *mine = &shadow->waves[n];
         mine->vm.head = mine->vm.count = mine->lgkm.head = mine->lgkm.count = 0;
-        mine->pending = mine->defined = (Registers){{0}, {0}};
-        memset(mine->origin, 0, sizeof mine->origin);
+        mine->pending = (Registers){{0}, {0}};
+        start_defined(&waves[n]);
         mine->time = 1;
         start_wait_states(&mine->history);
         mine->operation = mine->barriers = 0;
-        u32 ids = launch->assumptions & ASSUME_WORKITEM_IDS_APART ? launch->workitem_components + 1 : 1;
-        for (u32 id = 0; id < ids; ++id) mine->defined.vector[0] |= (u64)1 << id;
-        for (u32 s = 0; s < launch->user_sgpr_count; ++s) mine->defined.scalar[s / 64] |= (u64)1 << s % 64;
-        for (int axis = 0; axis < 3; ++axis) {
-            u32 s = launch->workgroup_id_sgpr[axis];
-            if (s != ~0u) mine->defined.scalar[s / 64] |= (u64)1 << s % 64;
-        }
-        mine->defined.scalar[1] |= (u64)3 << (SCALAR_EXEC - 64);
     }
 }
 
@@ -106,15 +102,18 @@ static void open_barrier(Shadow *shadow, Wave *waves) {
     ++shadow->epoch;
 }
 
-/* The next wave to run, among those that can. */
-static Wave *choose(Shadow *shadow, Wave *waves) {
+/* The next wave to run, among those that can. `passed`: waves that have let the others run, which come once none of these
+   is left. */
+static Wave *choose(Shadow *shadow, Wave *waves, u32 *passed) {
     u32 count = shadow->wave_count, able = 0;
-    for (u32 n = 0; n < count; ++n) able += !waves[n].ended && !waves[n].at_barrier;
+    for (u32 n = 0; n < count; ++n) able |= (u32)(!waves[n].ended && !waves[n].at_barrier) << n;
     if (!able) return NULL;
-    u32 wanted = shadow->hazards->schedule == 2 ? (u32)(draw(shadow) % able) : 0;
+    if (!(able & ~*passed)) *passed = 0;
+    able &= ~*passed;
+    u32 wanted = shadow->hazards->schedule == 2 ? (u32)(draw(shadow) % (u32)__builtin_popcount(able)) : 0;
     for (u32 n = 0; n < count; ++n) {
-        Wave *wave = &waves[shadow->hazards->schedule == 1 ? count - 1 - n : n];
-        if (!wave->ended && !wave->at_barrier && wanted-- == 0) return wave;
+        u32 number = shadow->hazards->schedule == 1 ? count - 1 - n : n;
+        if (able >> number & 1 && wanted-- == 0) return &waves[number];
     }
     return NULL;
 }
@@ -122,23 +121,12 @@ static Wave *choose(Shadow *shadow, Wave *waves) {
 static int run_workgroup(Shadow *shadow, Wave *waves, const u32 *workgroup) {
     start(shadow, waves, workgroup);
     bool switching = shadow->hazards->schedule == 2;
-    /* A wave that sleeps lets the others run: it goes behind them by being skipped once. */
-    for (;;) {
-        Wave *wave = choose(shadow, waves);
-        if (!wave) {
-            open_barrier(shadow, waves);
-            if (!choose(shadow, waves)) break;
-            continue;
-        }
-        int status = run_wave(wave, switching ? 1 + draw(shadow) % 40 : ~(u64)0);
+    u32 passed = 0;
+    for (Wave *wave; (wave = choose(shadow, waves, &passed));) {
+        int status = run_wave(wave, switching ? 1 + draw(shadow) % 40 : LONG_TURN);
         if (status == FAULT) return FAULT;
-        if (status == YIELD && !switching) {
-            for (u32 n = 0; n < shadow->wave_count; ++n) {
-                Wave *other = &waves[n];
-                if (other == wave || other->ended || other->at_barrier) continue;
-                if (run_wave(other, ~(u64)0) == FAULT) return FAULT;
-            }
-        }
+        /* A wave that sleeps, or that may be polling what another one is to write, lets the others run. */
+        if (!switching && (status == YIELD || status == CONTINUE)) passed |= 1u << wave->id;
         open_barrier(shadow, waves);
     }
     if (shadow->starved) {
@@ -157,15 +145,8 @@ static int run_workgroup(Shadow *shadow, Wave *waves, const u32 *workgroup) {
 }
 
 static bool make_shadow(Shadow *shadow, Launch *launch, u32 count) {
-    u64 owners = 0;
-    shadow->first_owner = malloc((launch->region_count + 1) * sizeof(u64));
-    if (!shadow->first_owner) return false;
-    for (u32 n = 0; n < launch->region_count; ++n) {
-        shadow->first_owner[n] = owners;
-        if (launch->regions[n].writable) owners += launch->regions[n].bytes / 2 + 2;
-    }
-    shadow->hazards = launch->hazards;
     shadow->launch = launch;
+    shadow->hazards = launch->hazards;
     shadow->wave_count = count;
     shadow->lds_dwords = launch->lds_bytes / 4 + 1;
     shadow->random = launch->hazards->seed * 2 + 1;
@@ -174,9 +155,38 @@ static bool make_shadow(Shadow *shadow, Launch *launch, u32 count) {
     shadow->lds_readers = malloc((size_t)shadow->lds_dwords * count * sizeof(u32));
     shadow->lds_reader_mask = malloc(shadow->lds_dwords * sizeof(u16));
     shadow->clean = calloc(launch->instruction_count, sizeof(u64));
-    shadow->owners = calloc(owners + 1, sizeof *shadow->owners);
+    if (launch->scratch_bytes) shadow->scratch = malloc((size_t)launch->scratch_bytes * LANE_COUNT * count);
     return shadow->waves && shadow->lds_writer && shadow->lds_readers && shadow->lds_reader_mask && shadow->clean &&
-           shadow->owners;
+           (shadow->scratch || !launch->scratch_bytes) && make_owners(shadow);
+}
+
+/* The order of workgroups is that of the waves: first, last, or a drawn walk through all of them, whose stride has no
+   divisor in common with their number. */
+typedef struct {
+    u64 count, at, stride;
+} Walk;
+
+static u64 common_divisor(u64 a, u64 b) {
+    while (b) {
+        u64 rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+static Walk walk_of(Shadow *shadow) {
+    const u32 *grid = shadow->launch->grid;
+    u64 count = (u64)grid[0] * grid[1] * grid[2];
+    Walk walk = {.count = count, .stride = 1};
+    if (count < 2 || !shadow->hazards->schedule) return walk;
+    walk.at = walk.stride = count - 1;
+    if (shadow->hazards->schedule == 2) {
+        walk.at = draw(shadow) % count;
+        do walk.stride = draw(shadow) % count;
+        while (common_divisor(count, walk.stride) != 1);
+    }
+    return walk;
 }
 
 int hazard_run_grid(Launch *launch, Wave *waves, u32 count, u8 *lds) {
@@ -185,14 +195,16 @@ int hazard_run_grid(Launch *launch, Wave *waves, u32 count, u8 *lds) {
     if (make_shadow(&shadow, launch, count)) {
         launch->shadow = &shadow;
         status = CONTINUE;
-        u32 at[3];
-        for (at[2] = 0; at[2] < launch->grid[2] && !status; ++at[2])
-            for (at[1] = 0; at[1] < launch->grid[1] && !status; ++at[1])
-                for (at[0] = 0; at[0] < launch->grid[0] && !status; ++at[0]) {
-                    memset(lds, 0xa5, launch->lds_bytes);
-                    status = run_workgroup(&shadow, waves, at);
-                    if (status) memcpy(launch->fault.workgroup, at, sizeof at);
-                }
+        Walk walk = walk_of(&shadow);
+        const u32 *grid = launch->grid;
+        for (u64 n = 0; n < walk.count && !status; ++n, walk.at = (walk.at + walk.stride) % walk.count) {
+            u32 at[3] = {(u32)(walk.at % grid[0]), (u32)(walk.at / grid[0] % grid[1]),
+                         (u32)(walk.at / grid[0] / grid[1])};
+            memset(lds, 0xa5, launch->lds_bytes);
+            status = run_workgroup(&shadow, waves, at);
+            if (status) memcpy(launch->fault.workgroup, at, sizeof at);
+        }
+        tell_written(&shadow);
         launch->shadow = NULL;
     } else {
         launch->fault.code = FAULT_HOST;
@@ -204,8 +216,9 @@ int hazard_run_grid(Launch *launch, Wave *waves, u32 count, u8 *lds) {
     free(shadow.lds_readers);
     free(shadow.lds_reader_mask);
     free(shadow.splits);
-    free(shadow.owners);
     free(shadow.clean);
-    free(shadow.first_owner);
+    free(shadow.finding_slots);
+    free_owners(&shadow);
+    free(shadow.scratch);
     return status;
 }

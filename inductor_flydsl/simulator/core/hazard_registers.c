@@ -1,4 +1,4 @@
-/* Registers in the hazard mode: those whose loads have not landed, and those that nothing has written. */
+/* Registers in the hazard mode whose loads have not landed. */
 #include "shadow.h"
 
 static bool in_order(u32 before, u32 now) {
@@ -47,76 +47,4 @@ void check_pending(Wave *wave, const Access *access, u32 instruction) {
             u32 number = 64 * word + (u32)__builtin_ctzll(rest);
             check_register(wave, 0x10000 + number, mine->scalar_operation[number], access, true, instruction);
         }
-}
-
-/* Words of both banks one after the other: vector registers, then scalars. */
-static inline u64 bank_word(const Registers *set, u32 word) { return word < 8 ? set->vector[word] : set->scalar[word - 8]; }
-
-/* The first register of a set that is undefined, or -1. */
-static int first_undefined(const WaveShadow *mine, const Registers *set) {
-    for (u32 word = 0; word < 10; ++word) {
-        u64 missing = bank_word(set, word) & ~bank_word(&mine->defined, word);
-        if (missing) return (int)(64 * word + (u32)__builtin_ctzll(missing));
-    }
-    return -1;
-}
-
-static void define(WaveShadow *mine, const Registers *set) { join(&mine->defined, set); }
-
-static void undefine(WaveShadow *mine, const Registers *set, u16 origin) {
-    for (u32 word = 0; word < 10; ++word) {
-        u64 *defined = word < 8 ? &mine->defined.vector[word] : &mine->defined.scalar[word - 8];
-        *defined &= ~bank_word(set, word);
-        for (u64 rest = bank_word(set, word); rest; rest &= rest - 1)
-            mine->origin[64 * word + (u32)__builtin_ctzll(rest)] = origin;
-    }
-}
-
-/* The first (upper false) or last register that is written. */
-static Registers one_written(const Access *access, bool upper) {
-    Registers one = {{0}, {0}};
-    for (int n = 0; n < 8; ++n) {
-        int word = upper ? 7 - n : n;
-        u64 rows = access->writes.vector[word];
-        if (!rows) continue;
-        one.vector[word] = upper ? (u64)1 << (63 - __builtin_clzll(rows)) : rows & -rows;
-        break;
-    }
-    return one;
-}
-
-static u16 origin_of(const WaveShadow *mine, int missing, u32 instruction) {
-    return mine->origin[missing] ? mine->origin[missing] : (u16)(instruction + 1);
-}
-
-/* Compilers read registers that nothing wrote where the result does not matter. It matters where it reaches memory, an
-   address or control: until then what is computed from it is undefined too. A row counts as a whole. */
-void check_defined(Wave *wave, const Access *access, u32 instruction) {
-    WaveShadow *mine = own(wave);
-    int missing = first_undefined(mine, &access->reads);
-    if (missing < 0) {
-        define(mine, &access->writes);
-        return;
-    }
-    if (access->halves) {
-        int lower = first_undefined(mine, &access->lower), upper = first_undefined(mine, &access->upper);
-        define(mine, &access->writes);
-        if (lower >= 0) {
-            Registers row = one_written(access, false);
-            undefine(mine, &row, origin_of(mine, lower, instruction));
-        }
-        if (upper >= 0) {
-            Registers row = one_written(access, true);
-            undefine(mine, &row, origin_of(mine, upper, instruction));
-        }
-    } else if (access->sink) {
-        Finding found = finding(shadow_of(wave), FINDING_REGISTER_UNWRITTEN, (i32)mine->origin[missing] - 1, wave->id,
-                                (i32)instruction, wave->id);
-        found.place = missing >= 512 ? 0x10000u + (u32)missing - 512 : (u32)missing;
-        report(shadow_of(wave), found);
-        define(mine, &access->reads);
-        define(mine, &access->writes);
-    } else {
-        undefine(mine, &access->writes, origin_of(mine, missing, instruction));
-    }
 }

@@ -118,7 +118,9 @@ static int ds_write(Wave *wave, const Instruction *in) {
     u32 made[LANE_COUNT], bytes = (u32)in->dwords * in->element_bytes;
     int status = lds_addresses(wave, in, vector_row(wave, in, 1), (u32)in->offset, bytes, exec, address);
     if (status) return status;
-    scatter(stored_rows(wave, in, 0, made), address, in->dwords, in->element_bytes, exec);
+    const u32 *rows = stored_rows(wave, in, 0, made);
+    scatter(rows, address, in->dwords, in->element_bytes, exec);
+    if (wave->launch->shadow) hazard_lanes(wave, rows, address, in->dwords, in->element_bytes, exec);
     wave->launch->counters.lds_write_bytes += (u64)__builtin_popcountll(exec) * bytes;
     return CONTINUE;
 }
@@ -133,6 +135,9 @@ static int ds_write2(Wave *wave, const Instruction *in) {
     }
     scatter(vector_row(wave, in, 0), address[0], in->dwords, 4, exec);
     scatter(vector_row(wave, in, 2), address[1], in->dwords, 4, exec);
+    if (wave->launch->shadow)
+        for (int part = 0; part < 2; ++part)
+            hazard_lanes(wave, vector_row(wave, in, part ? 2 : 0), address[part], in->dwords, 4, exec);
     wave->launch->counters.lds_write_bytes += (u64)__builtin_popcountll(exec) * 2 * bytes;
     return CONTINUE;
 }

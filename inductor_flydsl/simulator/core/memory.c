@@ -59,6 +59,7 @@ static int load_scalars(Wave *wave, const Instruction *in, u64 base, u32 offset,
         if (position + 4 > limit) continue;
         if (!find_region(wave, address, 4, false))
             return raise_fault(wave, FAULT_GLOBAL_LOAD, -1, address, 4, "%s", "");
+        if (wave->launch->shadow) hazard_memory(wave, &address, 1, 4);
         memcpy(&values[q], (const void *)(uintptr_t)address, 4);
     }
     for (int q = 0; q < in->dwords; ++q) wave->scalars[in->operand[0].index + q] = values[q];
@@ -261,6 +262,7 @@ static int buffer_store(Wave *wave, const Instruction *in) {
     u32 made[LANE_COUNT];
     const u32 *rows = stored_rows(wave, in, 0, made);
     scatter(rows, access.address, in->dwords, in->element_bytes, access.whole);
+    if (wave->launch->shadow) hazard_lanes(wave, rows, access.address, in->dwords, in->element_bytes, access.whole);
     wave->launch->counters.global_store_bytes +=
         (u64)__builtin_popcountll(access.whole) * in->dwords * in->element_bytes;
     if (in->dwords == 1) return CONTINUE;
@@ -331,7 +333,9 @@ static int global_store(Wave *wave, const Instruction *in) {
     if (status) return status;
     count_global(wave, in, address, exec, (u32)bytes);
     u32 made[LANE_COUNT];
-    scatter(stored_rows(wave, in, 0, made), address, in->dwords, in->element_bytes, exec);
+    const u32 *rows = stored_rows(wave, in, 0, made);
+    scatter(rows, address, in->dwords, in->element_bytes, exec);
+    if (wave->launch->shadow) hazard_lanes(wave, rows, address, in->dwords, in->element_bytes, exec);
     wave->launch->counters.global_store_bytes += (u64)__builtin_popcountll(exec) * bytes;
     return CONTINUE;
 }
@@ -360,6 +364,7 @@ static int scratch_load(Wave *wave, const Instruction *in) {
     if (status) return status;
     gather(rows, address, in->dwords, in->element_bytes, in->flags & FLAG_SIGNED);
     write_loaded(wave, in, 0, rows, exec);
+    if (wave->launch->shadow) hazard_scratch(wave, in, address, exec, false);
     return CONTINUE;
 }
 
@@ -369,6 +374,7 @@ static int scratch_store(Wave *wave, const Instruction *in) {
     if (status) return status;
     u32 made[LANE_COUNT];
     scatter(stored_rows(wave, in, 0, made), address, in->dwords, in->element_bytes, exec);
+    if (wave->launch->shadow) hazard_scratch(wave, in, address, exec, true);
     return CONTINUE;
 }
 

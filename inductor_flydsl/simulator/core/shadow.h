@@ -47,6 +47,8 @@ typedef struct {
 typedef struct {
     Queue vm, lgkm;
     Registers pending, defined;
+    u64 undefined[512];        /* per row that is not in `defined`: the lanes that hold what nothing has written */
+    u32 undefined_scalar[128]; /* per scalar that is not: the bits */
     u16 origin[640]; /* of an undefined register that was computed: the instruction that read what nothing wrote */
     u32 vector_operation[512], scalar_operation[128];
     u32 time; /* instructions that the wave has begun, from 1 */
@@ -57,10 +59,22 @@ typedef struct {
 
 /* Who last wrote two bytes of an output. */
 typedef struct {
-    u32 workgroup; /* + 1; 0: nobody */
+    u32 workgroup : 30, written : 2; /* + 1, 0: nobody; the bytes that anybody has written */
     u32 operation;
     u32 instruction : 24, wave : 5, bytes : 2, atomic : 1;
 } Owner;
+
+/* Who has read two bytes of an output since they changed: two waves of one workgroup, and one of a workgroup before it,
+   which is enough to see that another workgroup's write is not ordered. */
+typedef struct {
+    u32 workgroup; /* + 1; 0: nobody */
+    struct {
+        u32 operation : 30, bytes : 2;
+    } reads[2];
+    u32 instruction : 24, wave : 5; /* of the last read: operations end with their workgroup */
+    u32 earlier_workgroup;          /* + 1; 0: nobody */
+    u32 earlier_instruction : 24, earlier_wave : 5, earlier_bytes : 2;
+} Readers;
 
 /* A part of a write that is being done: of one lane, or of LDS neighbours that follow each other. A lane has four at
    most: the dwords of a buffer store that is partly in range. */
@@ -90,12 +104,15 @@ typedef struct {
     u32 before_count;
     Owner *owners; /* per two bytes of the writable regions */
     u64 *first_owner; /* per region: where its owners begin */
+    Readers **readers; /* per region, per two bytes of it; NULL: nobody has read there */
+    u32 *finding_slots; /* hazard_findings.c: numbers of findings + 1, found by hashing */
     u32 epoch;
     u32 workgroup;
     u32 workgroup_id[3];
     u64 random;
     u64 judged[JUDGED]; /* pairs judged last, by the older one */
     u64 *clean;         /* per instruction: wait_states.h */
+    u8 *scratch; /* per byte of private memory, wave by wave and lane by lane: 1 written; NULL where there is none */
 } Shadow;
 
 static inline Shadow *shadow_of(const Wave *wave) { return wave->launch->shadow; }
@@ -116,6 +133,10 @@ void write_lds(Shadow *shadow, const Wave *wave, u32 operation, u64 from, u64 to
 /* hazard_memory.c: what is about to be written, in memory or LDS, before and after it was. */
 void remember(Shadow *shadow, u64 place, const u8 *memory, u32 bytes, bool join_neighbours);
 void write_memory(Wave *wave, u32 operation, const Write *write);
+bool make_owners(Shadow *shadow);
+void free_owners(Shadow *shadow);
+/* Tells the caller which bytes have been written. */
+void tell_written(const Shadow *shadow);
 
 /* hazard_late.c: issues a memory instruction; lets all but `remaining` of a counter land. */
 int issue(Wave *wave, const Instruction *in, const Access *access, u32 instruction);
@@ -124,6 +145,17 @@ int retire_lgkm(Wave *wave, u32 remaining);
 
 /* hazard_registers.c: the checks of an instruction's registers before it is executed. */
 void check_pending(Wave *wave, const Access *access, u32 instruction);
-void check_defined(Wave *wave, const Access *access, u32 instruction);
+
+/* hazard_defined.c: what the wave has when it starts; what the instruction does to what is defined. */
+void start_defined(Wave *wave);
+void pass_on(Wave *wave, const Instruction *in, const Access *access, u32 instruction);
+
+static inline void check_defined(Wave *wave, const Instruction *in, const Access *access, u32 instruction) {
+    const Registers *touched = &access->fate.touched, *defined = &own(wave)->defined;
+    u64 missing = 0;
+    for (int n = 0; n < 8; ++n) missing |= touched->vector[n] & ~defined->vector[n];
+    for (int n = 0; n < 2; ++n) missing |= touched->scalar[n] & ~defined->scalar[n];
+    if (missing) pass_on(wave, in, access, instruction);
+}
 
 #endif

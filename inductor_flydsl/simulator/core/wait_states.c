@@ -44,7 +44,7 @@ static const WaitProducer *producer_before(const WaitHistory *history, u32 n) {
 
 static void found(const Search *search, const WaitProducer *producer, u32 needed, u32 states) {
     search->history->reported = true;
-    search->report(search->context, producer->instruction, search->instruction, needed, states);
+    search->report(search->context, producer->instruction, search->instruction, search->rules->search, needed, states);
 }
 
 /* The nearest producer that a rule holds for decides. `used` is NULL where registers do not matter. */

@@ -54,8 +54,8 @@ typedef struct {
     u32 produced_at[WAIT_SEARCHES]; /* the slot behind the last producer of each search */
 } WaitHistory;
 
-/* Called for a pair of instructions with fewer wait states between them than are needed. */
-typedef void (*WaitReport)(void *context, u32 first, u32 second, u32 needed, u32 found);
+/* Called for a pair of instructions with fewer wait states between them than are needed, by a rule of `search`. */
+typedef void (*WaitReport)(void *context, u32 first, u32 second, u32 search, u32 needed, u32 found);
 
 void start_wait_states(WaitHistory *history);
 
