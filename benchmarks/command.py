@@ -29,6 +29,11 @@ def add(commands: Any) -> None:
     model = suites.add_parser("model", help="the timing model against every published time of PyTorch's kernels")
     model.add_argument("--workers", metavar="N", type=int, help="processes (config.compile_workers)")
     model.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    ranking = suites.add_parser("ranking", help="the order of GEMM configs beside their modelled times")
+    ranking.add_argument("--rows", metavar="N|TEXT", help="the first N shapes, or those with TEXT in their name")
+    ranking.add_argument("--workers", metavar="N", type=int, help="processes (config.compile_workers)")
+    ranking.add_argument("--fresh", action="store_true", help="use no results of earlier runs")
+    ranking.add_argument("--json", action="store_true", help="print JSON instead of a table")
     for name, words in HOST_SUITES.items():
         suites.add_parser(name, help=words).add_argument("--json", action="store_true", help="JSON instead of lines")
     compare = suites.add_parser("compare", help="two files of --json: what became faster; refused across models")
@@ -47,6 +52,8 @@ def run(chosen: argparse.Namespace) -> int:
         return _stop(str(problem), 1)
     if chosen.suite == "model":
         return _model(chosen)
+    if chosen.suite == "ranking":
+        return _ranking(chosen)
     return _modelled(chosen) if chosen.suite in MODELLED_SUITES else _host(chosen)
 
 
@@ -94,6 +101,20 @@ def _model(chosen: argparse.Namespace) -> int:
     except (PeerMissing, model.Unmodelled) as error:
         return _stop(str(error), 1)
     _print(report, model.lines, as_json=chosen.json)
+    return 0 if report["ok"] else 1
+
+
+def _ranking(chosen: argparse.Namespace) -> int:
+    from inductor_flydsl import config
+    from inductor_flydsl.benchmarks import modelled, ranking
+
+    if chosen.workers is not None and chosen.workers < 1:
+        return _stop(f"--workers {chosen.workers} is not a whole number above 0", 2)
+    try:
+        report = ranking.run(rows=chosen.rows, fresh=chosen.fresh, workers=chosen.workers or config.compile_workers)
+    except modelled.NoRows as error:
+        return _stop(str(error), 2)
+    _print(report, ranking.lines, as_json=chosen.json)
     return 0 if report["ok"] else 1
 
 

@@ -99,8 +99,8 @@ def run(
     shapes = selected(suite, rows)
     folder = store.folder()
     sides = ("ours", peer)
-    offers = {name: _offers(name, suite, shapes) for name in sides}
-    times = _times(suite, offers, folder=folder, fresh=fresh, workers=workers, quiet=quiet)
+    offers = {name: offered(name, suite, shapes) for name in sides}
+    times = times_of(suite, offers, folder=folder, fresh=fresh, workers=workers, quiet=quiet)
     from inductor_flydsl.simulator import timing
 
     made = []
@@ -161,7 +161,8 @@ def geomean(ratios: Sequence[float | None]) -> float | None:
     return math.exp(sum(map(math.log, known)) / len(known)) if known else None
 
 
-def _offers(name: str, suite: Suite, shapes: Sequence[Shape]) -> dict[Shape, Offer]:
+def offered(name: str, suite: Suite, shapes: Sequence[Shape]) -> dict[Shape, Offer]:
+    """What a side offers for each shape. Raises PeerMissing."""
     found = {}
     for shape in shapes:
         try:
@@ -173,7 +174,7 @@ def _offers(name: str, suite: Suite, shapes: Sequence[Shape]) -> dict[Shape, Off
     return found
 
 
-def _times(
+def times_of(
     suite: Suite, offers: dict[str, dict[Shape, Offer]], *, folder: Path, fresh: bool, workers: int, quiet: bool
 ) -> dict[str, dict[Shape, dict[str, Time]]]:
     """Per side and shape: the time of each config by its name, from earlier runs or modelled now."""

@@ -20,7 +20,20 @@ import pytest
 import torch
 
 from inductor_flydsl import __main__, config, simulator
-from inductor_flydsl.benchmarks import charts, command, memory, modelled, ours, pool, shapes, studies, suites, summary
+from inductor_flydsl.benchmarks import (
+    charts,
+    command,
+    host_compile,
+    memory,
+    modelled,
+    ours,
+    pool,
+    ranking,
+    shapes,
+    studies,
+    suites,
+    summary,
+)
 from inductor_flydsl.benchmarks.peers import PeerMissing
 from inductor_flydsl.benchmarks.results import Results, Time
 from inductor_flydsl.benchmarks.shapes import GroupedShape, Shape
@@ -392,6 +405,97 @@ def test_a_peer_that_is_not_installed_is_one_line(
     assert __main__.main(["bench", "dense"]) == 1
     out, err = capsys.readouterr()
     assert not out and err == "inductor_flydsl: no torch with FlyDSL kernels: run make peers\n"
+
+
+# ---- the ranking
+
+
+def ranked(**options: Any) -> dict[str, Any]:
+    return ranking.run(rows=options.pop("rows", "2"), quiet=True, **options)
+
+
+def test_the_rank_of_the_modelled_best(stand_in: StandIn) -> None:
+    found = ranked()
+    second, first = found["rows"]
+    assert (second["best_config"], second["rank"], second["first_config"], second["first_over_best"]) == (
+        "b",
+        2,
+        "a",
+        1.4,
+    )
+    assert (first["rank"], first["first_over_best"], first["candidates"]) == (1, 1, 1)
+    assert (found["first"], found["among_few"]) == (0.5, 1) and math.isclose(found["geomean"], math.sqrt(1.4))
+    assert not found["ok"] and found["missed"] == ["the first choice is the best for 50% of the shapes, below 70%"]
+    stand_in.times["ours", ROWS[0], "a"] = 9.0
+    assert ranked(fresh=True)["ok"] and len(stand_in.modelled) == 6
+    # Results are those of `bench dense`, and outlive a run.
+    stand_in.modelled.clear()
+    assert ranked()["first"] == 1 and not stand_in.modelled
+    assert "the first choice is the modelled best for 100% of the shapes" in "\n".join(ranking.lines(ranked()))
+
+
+def test_a_published_shape_whose_best_is_not_tried_falls_short(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number, name in enumerate("cde"):
+        stand_in.times["ours", ROWS[0], name] = 9.0 - number
+    monkeypatch.setattr(ranking, "LEAST_FIRST", 0.5)
+    found = ranked()
+    assert found["among_few"] == 0.5
+    assert found["missed"] == [f"{ROWS[0]} is a published shape, and its best config is number 5, beyond the first 4"]
+    other = ranking.ProductShape(m=8, n=4096, k=4096)
+    monkeypatch.setattr(ranking, "chosen_shapes", lambda: (other, shapes.dense()[1]))
+    assert ranked()["ok"], "only the published ones are held to it"
+
+
+def test_a_config_without_a_time_leaves_its_shape_without_a_rank(
+    stand_in: StandIn, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in.times["ours", ROWS[0], "a"] = RuntimeError("no such opcode")
+    plain = ranking.run
+    monkeypatch.setattr(ranking, "run", lambda **options: plain(**{**options, "workers": 0}))
+    assert __main__.main(["bench", "ranking", "--rows", "2", "--json"]) == 1
+    row, _ = json.loads(capsys.readouterr().out)["rows"]
+    assert (row["rank"], row["ok"], row["reason"]) == (None, False, "a: RuntimeError: no such opcode")
+    assert __main__.main(["bench", "ranking", "--rows", "2"]) == 1
+    assert f"MISSED: {ROWS[0]}: a: RuntimeError: no such opcode" in capsys.readouterr().out
+    stand_in.times["ours", ROWS[0], "a"] = 9.0
+    assert __main__.main(["bench", "ranking", "--rows", "2"]) == 0
+    assert __main__.main(["bench", "ranking", "--rows", "no such shape"]) == 2
+
+
+def test_the_ranked_shapes_are_different_ones() -> None:
+    names = [shape.name for shape in ranking.chosen_shapes()]
+    assert len(names) == len(set(names)) >= 55 and names[:15] == [shape.name for shape in shapes.dense()]
+
+
+# ---- compiling
+
+
+@pytest.mark.parametrize(("seconds", "code"), [(0.9, 0), (1.1, 1)])
+def test_a_compile_slower_than_the_peers_falls_short(
+    seconds: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The fastest of the peer's with the same tile counts, and of each config its median."""
+    answers = {
+        "ours tiles": iter([[("64x64", "a", each), ("32x32", "b", 1.0)] for each in (9.0, seconds, 0.1)]),
+        "pytorch tiles": iter([[("64x64", "x", 1.0), ("64x64", "y", 3.0), ("32x32", "z", 2.0)]] * 3),
+    }
+    monkeypatch.setattr(host_compile, "_process", lambda name, folder: next(answers[name]))
+    monkeypatch.setattr(host_compile, "run", host_compile.tile_rows)
+    assert __main__.main(["bench", "compile", "--json"]) == code
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["value"] for row in rows] == [1000 * seconds, seconds, 1000, 0.5]
+    assert [row["ok"] for row in rows] == [None, code == 0, None, True]
+
+
+@pytest.mark.parametrize(("cores", "ok"), [({0, 1}, False), ({0}, None)])
+def test_candidates_that_do_not_overlap_fall_short(
+    cores: set[int], ok: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host_compile, "_process", lambda name, folder: [7.0, 10.0])
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: cores)
+    assert host_compile.together_row().value == 0.7 and host_compile.together_row().ok is ok
 
 
 # ---- comparisons

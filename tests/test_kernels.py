@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+import importlib
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from inductor_flydsl import checks, kernels, launch, simulator
+from inductor_flydsl import checks, device, kernels, launch, simulator
+from inductor_flydsl import config as options
 from inductor_flydsl.__main__ import main
-from inductor_flydsl.ops import OPS
+from inductor_flydsl.main_loop import main_loop
+from inductor_flydsl.ops import OPS, gemm
+from inductor_flydsl.ops.gemm import GemmConfig
 from inductor_flydsl.simulator import KernelFacts
 
 FIELDS = {
     "op", "name", "config", "ok", "max_error", "spills", "hazards", "vgprs", "agprs", "sgprs", "lds", "occupancy",
-    "shapes",
+    "main_loop", "shapes",
 }  # fmt: skip
 
 
@@ -49,6 +56,8 @@ def test_every_shipped_config_is_compiled(capsys: pytest.CaptureFixture[str]) ->
         assert row["ok"] is True and row["spills"] == 0 and row["hazards"] == [] and row["max_error"] is None
         assert 1 <= row["occupancy"] <= 8
         assert 0 < row["vgprs"] <= 512
+        assert row["main_loop"]["mfma"] > 0 and row["main_loop"]["lds"] > 0
+        assert "conflicts" not in row["main_loop"]["over"]
 
 
 @pytest.mark.usefixtures("one_config")
@@ -59,6 +68,74 @@ def test_check_and_assumptions(capsys: pytest.CaptureFixture[str]) -> None:
     assert 0 < row["max_error"] < 0.01
     assert row["assumptions"] == [] and row["held"] == {}
     assert len(row["shapes"]) >= 4
+
+
+NT = GemmConfig(tile_m=64, tile_n=64, tile_k=64, waves_m=2, waves_n=2, stages=2)
+# Each wave does 2 of the 4 MFMA steps of a K tile.
+NT_SHARED = GemmConfig(tile_m=32, tile_n=32, tile_k=128, waves_m=1, waves_n=2, waves_k=2, stages=2)
+
+
+def compiled(config: GemmConfig, folder: Path) -> launch.Kernel:
+    target = device.target_of(torch.device("cpu"))
+    assert isinstance(target, device.Target)
+    spec = launch.Spec(op="gemm", config=config, signature=gemm.signature("bfloat16"), target=target)
+    with options.patch(store_dir=str(folder), compile_in="process"):  # type: ignore[attr-defined]
+        kernel = launch.Kernel(spec)
+        kernel.compile()
+    return kernel
+
+
+@pytest.mark.parametrize(
+    ("config", "mfma", "lds", "lds_dma"),
+    [
+        # Per wave 2 steps of 2 x 2 MFMAs of 16 clocks, and 2 x 4 reads of 1024 bytes, 8 clocks each; 16 KiB are loaded.
+        (NT, 2 * 4 * 16, 4 * 8 * 8, 16384 / 128),
+        (NT_SHARED, 2 * 2 * 16, 4 * 2 * 3 * 8, 16384 / 128),
+    ],
+)
+def test_the_main_loop_is_counted(config: GemmConfig, mfma: int, lds: int, lds_dma: float, tmp_path: Path) -> None:
+    """What a K tile takes follows from the config, but for the instructions of addresses and control."""
+    with device.simulate():
+        found = main_loop(compiled(config, tmp_path))
+    assert found is not None
+    assert (found.mfma, found.lds, found.lds_dma, found.conflicts) == (mfma, lds, lds_dma, 0)
+    # A wave of either issues as many reads as stand above, 4 loads, 2 waits and 2 scalar instructions at least.
+    reads = lds / 8 / 4
+    assert 4 * (reads + 4 + 4) <= found.issue <= 4 * (reads + 4 + 40)
+    assert "lds" in found.over, "a tile this small reads LDS for longer than it multiplies"
+
+
+def test_a_broken_swizzle_shows_as_conflicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    template = importlib.import_module("inductor_flydsl.templates.gemm")
+    monkeypatch.setattr(template, "swizzle", lambda row, row_chunks: row & 0)
+    with device.simulate():
+        found = main_loop(compiled(NT, tmp_path))
+    assert found is not None and "conflicts" in found.over and found.conflicts > 0.5
+
+
+@pytest.mark.parametrize("size", [4096, 8192])
+def test_all_else_hides_under_the_mfmas_of_the_first_choice(size: int, tmp_path: Path) -> None:
+    a, weight = (torch.empty(size, size, dtype=torch.bfloat16, device="meta") for _ in range(2))
+    with device.simulate():
+        target = device.target_of(torch.device("cpu"))
+        assert isinstance(target, device.Target)
+        # Only sizes and strides decide, of which tensors without memory have as many.
+        problem = dataclasses.replace(gemm.Problem.from_tensors(a, weight.t()), aligned_a=True, aligned_b=True)
+        kernel = compiled(gemm.configs(problem, target)[0], tmp_path)
+        found, facts = main_loop(kernel), kernel.facts
+    assert found is not None and found.over == ()
+    assert facts.vgpr_spills + facts.sgpr_spills == 0
+
+
+@pytest.mark.usefixtures("one_config")
+def test_a_main_loop_that_faults_is_told(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    def fails(kernel: launch.Kernel) -> None:
+        raise simulator.SimulatorError("no such launch")
+
+    monkeypatch.setattr(kernels, "main_loop", fails)
+    code, (row,) = run_json(capsys, "--op", "gemm")
+    assert code == 1 and row["main_loop"] is None
+    assert row["reason"] == "the launches that show the main loop: no such launch"
 
 
 @pytest.mark.usefixtures("one_config")

@@ -1,4 +1,7 @@
-"""What `kernels --check` runs: for each op, the inputs that a config has to be right on. checks/<op>.py draws them."""
+"""What `kernels` runs: for each op, the inputs that a config has to be right on, and those that show its main loop.
+
+checks/<op>.py draws them.
+"""
 
 from __future__ import annotations
 
@@ -52,3 +55,19 @@ def cases(op: str, config: Any, signature: Any) -> Iterator[Case]:
     """The cases of a config and signature: a full tile, a ragged edge in every dim, K beyond three pipeline depths."""
     module = importlib.import_module(f"inductor_flydsl.checks.{op}")
     yield from module.cases(config, signature)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Rounds:
+    """Tensors of two launches of one workgroup which differ in rounds of the main loop alone, by `tiles` K tiles."""
+
+    short: tuple[torch.Tensor, ...]
+    long: tuple[torch.Tensor, ...]
+    tiles: int
+
+
+def rounds(op: str, config: Any, signature: Any) -> Rounds | None:
+    """The launches that show the main loop of a config and signature; None for an op whose kernels have none."""
+    module = importlib.import_module(f"inductor_flydsl.checks.{op}")
+    found: Rounds | None = module.rounds(config, signature)
+    return found

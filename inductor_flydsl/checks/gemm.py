@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import torch
 
-from inductor_flydsl.checks import Case
+from inductor_flydsl.checks import Case, Rounds
 from inductor_flydsl.ops.gemm import LOAD_ELEMENTS, GemmConfig, GemmSignature, reference
 
 
@@ -68,6 +68,21 @@ def case(
     bound += k * 2.0**-24 * reference(a.double().abs(), weight.double().abs().mT)
     shape = "x".join(map(str, (*products, m, n, k)))
     return Case(name=name, shape=shape, tensors=(a, weight.mT, out), expected=expected, bound=bound)
+
+
+def rounds(config: GemmConfig, signature: GemmSignature) -> Rounds:
+    """A full tile with 3 and with 5 K tiles: a round of the pipeline takes one or two, and the last is not in it."""
+    kind: torch.dtype = getattr(torch, signature.dtype)
+    out_kind: torch.dtype = getattr(torch, signature.epilogue.outputs[0].dtype)
+    short, long = (
+        (
+            operand((), config.tile_m, k, signature.load_a, kind, 0).zero_(),
+            operand((), config.tile_n, k, signature.load_b, kind, 0).zero_().mT,
+            torch.empty(config.tile_m, config.tile_n, dtype=out_kind),
+        )
+        for k in (3 * config.tile_k, 5 * config.tile_k)
+    )
+    return Rounds(short=short, long=long, tiles=2)
 
 
 def operand(products: tuple[int, ...], rows: int, k: int, load: str, kind: torch.dtype, padding: int) -> torch.Tensor:
