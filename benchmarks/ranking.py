@@ -14,7 +14,7 @@ from inductor_flydsl import store
 from inductor_flydsl.benchmarks import modelled, shapes
 from inductor_flydsl.benchmarks.modelled import geomean
 from inductor_flydsl.benchmarks.results import Time
-from inductor_flydsl.benchmarks.shapes import DenseShape
+from inductor_flydsl.benchmarks.shapes import DenseShape, ProductShape
 from inductor_flydsl.benchmarks.suites import SUITES
 
 # Candidates that search="ranked" tries by default: the best is to be one of them in every published shape.
@@ -41,19 +41,6 @@ _LAYERS: dict[tuple[int, int], tuple[int, ...]] = {
     (128256, 4096): (4, 128, 768),
 }
 _OTHERS = ((3000, 3000, 3000), (4096, 64, 4096), (8192, 16, 8192), (2048, 32, 4096))
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ProductShape:
-    """C[M, N] = A[M, K] B[N, K]^T in bf16, for which nothing is published."""
-
-    m: int
-    n: int
-    k: int
-
-    @property
-    def name(self) -> str:
-        return f"{self.m}x{self.n}x{self.k}"
 
 
 def chosen_shapes() -> tuple[DenseShape | ProductShape, ...]:

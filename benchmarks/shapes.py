@@ -96,7 +96,20 @@ class TopkShape:
         return f"{self.family} {self.m}x{self.n}/{self.k}"
 
 
-Shape: TypeAlias = DenseShape | MxfpShape | GroupedShape | RmsNormShape | TopkShape
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ProductShape:
+    """C[M, N] = A[M, K] B[N, K]^T in bf16, for which nothing is published."""
+
+    m: int
+    n: int
+    k: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.m}x{self.n}x{self.k}"
+
+
+Shape: TypeAlias = DenseShape | ProductShape | MxfpShape | GroupedShape | RmsNormShape | TopkShape
 
 
 def dense() -> tuple[DenseShape, ...]:

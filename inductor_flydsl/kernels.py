@@ -80,8 +80,8 @@ def _row(kernel: launch.Kernel, *, check: bool, assumptions: bool, hazards: bool
     loop = None
     try:
         loop = main_loop(kernel)
-    except SimulatorError as fault:
-        faults.append(f"the launches that show the main loop: {fault}")
+    except SimulatorError as error_of_loop:
+        faults.append(f"the launches that show the main loop: {error_of_loop}")
     errors: list[float] = []
     shapes: list[str] = []
     broken: dict[str, str] = {}

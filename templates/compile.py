@@ -42,7 +42,7 @@ _ENVIRONMENT: dict[str, str | None] = {
     "FLYDSL_COMPILE_LLVM_DIR": None,
     "FLYDSL_DEBUG_ENABLE_DEBUG_INFO": None,
     "FLYDSL_KTRACE_ENABLE": None,
-    # A check of the IR after each of FlyDSL's passes takes an eighth of them; the traced module is checked all the same.
+    # A check of the IR after each of FlyDSL's passes takes an eighth of their time; the module is checked once traced.
     "FLYDSL_DEBUG_ENABLE_VERIFIER": "0",
 }
 

@@ -422,8 +422,8 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             """The reads of the fragments of an MFMA step, B's first, to be done in this order."""
             of_b = read_b(stage * geometry.bytes_b, step)
             of_a = read_a(stage * geometry.bytes_a, step)
-            made = [functools.partial(collect, into, of_b, j) for j in range(fragments_n)]
-            return made + [functools.partial(collect, into, of_a, i) for i in range(fragments_m)]
+            b = [functools.partial(collect, into, of_b, j) for j in range(fragments_n)]
+            return [*b, *(functools.partial(collect, into, of_a, i) for i in range(fragments_m))]
 
         def multiply(fragments: list[Any], sums: list[list[Any]], beside: list[Callable[[], None]]) -> list[list[Any]]:
             """The MFMAs of one step, with the memory instructions `beside` spread among them."""

@@ -443,7 +443,7 @@ def test_a_published_shape_whose_best_is_not_tried_falls_short(
     found = ranked()
     assert found["among_few"] == 0.5
     assert found["missed"] == [f"{ROWS[0]} is a published shape, and its best config is number 5, beyond the first 4"]
-    other = ranking.ProductShape(m=8, n=4096, k=4096)
+    other = shapes.ProductShape(m=8, n=4096, k=4096)
     monkeypatch.setattr(ranking, "chosen_shapes", lambda: (other, shapes.dense()[1]))
     assert ranked()["ok"], "only the published ones are held to it"
 

@@ -12,7 +12,15 @@ from typing import Any
 
 from inductor_flydsl import compiler, store
 from inductor_flydsl.benchmarks.peers import pytorch
-from inductor_flydsl.benchmarks.shapes import DenseShape, GroupedShape, MxfpShape, RmsNormShape, Shape, TopkShape
+from inductor_flydsl.benchmarks.shapes import (
+    DenseShape,
+    GroupedShape,
+    MxfpShape,
+    ProductShape,
+    RmsNormShape,
+    Shape,
+    TopkShape,
+)
 from inductor_flydsl.benchmarks.suites import Unserved
 from inductor_flydsl.simulator import Launch
 
@@ -30,7 +38,7 @@ class Chosen:
 def configs(suite: str, shape: Shape) -> Sequence[Any]:
     """PyTorch's default list for the op, less what its own check rules out for the shape; nothing else is left out."""
     found: Sequence[Any] = ()
-    if isinstance(shape, DenseShape):
+    if isinstance(shape, DenseShape | ProductShape):
         m, n, k = shape.m, shape.n, shape.k
         found = [each for each in pytorch.dense_configs() if pytorch.admits(m, n, k, each, dtype="bf16")]
     elif isinstance(shape, MxfpShape):
