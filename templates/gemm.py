@@ -34,8 +34,8 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr import rocdl
 
+from inductor_flydsl.configs.gemm import GemmConfig, GemmSignature, kernargs, kernel_name
 from inductor_flydsl.epilogue import ITEM_BYTES
-from inductor_flydsl.ops.gemm import GemmConfig, GemmSignature, kernargs, kernel_name
 from inductor_flydsl.templates import epilogue as device_epilogue
 from inductor_flydsl.templates.gemm_layout import (
     CHUNK,

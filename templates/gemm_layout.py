@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from inductor_flydsl.ops.gemm import GemmConfig, GemmSignature
+from inductor_flydsl.configs.gemm import GemmConfig, GemmSignature
 
 WAVE = 64
 MFMA_MN = 16
