@@ -40,6 +40,9 @@ compile_in: str = options.choice("INDUCTOR_FLYDSL_COMPILE_IN", "auto", options.C
 # How many worker processes may compile at the same time; each takes about 450 MB.
 compile_workers: int = options.number("INDUCTOR_FLYDSL_COMPILE_WORKERS", min(8, os.cpu_count() or 1))
 
+# Eager overrides, while another thread compiles the kernel of an input: "wait" for it, or take PyTorch's "aten" kernel.
+while_compiling: str = options.choice("INDUCTOR_FLYDSL_WHILE_COMPILING", "wait", options.WHILE_COMPILING)
+
 # Wave-instructions that one simulated launch may execute before it counts as an endless loop.
 simulator_step_limit: int = options.number("INDUCTOR_FLYDSL_SIMULATOR_STEP_LIMIT", 20_000_000_000)
 
@@ -48,6 +51,7 @@ _cache_config_ignore_prefix: list[str] = [
     "store_dir",
     "compile_in",
     "compile_workers",
+    "while_compiling",
     "simulator_step_limit",
     "_cache",
 ]

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 import threading
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal
@@ -54,6 +55,8 @@ class _Simulation:
                 self.arch = arch
                 self._enter()
             self.depth += 1
+            if self.depth == 1:
+                _tell_eager()
 
     def stop(self) -> None:
         with self.lock:
@@ -62,6 +65,7 @@ class _Simulation:
             self.depth -= 1
             if not self.depth:
                 self._leave()
+                _tell_eager()
 
     def _enter(self) -> None:
         import torch
@@ -78,6 +82,13 @@ class _Simulation:
     def _leave(self) -> None:
         while self.restore:
             self.restore.pop()()
+
+
+def _tell_eager() -> None:
+    """The eager overrides, where they are imported, stand at the dispatch key of the device that there is now."""
+    registry = sys.modules.get("inductor_flydsl.eager.registry")
+    if registry is not None:
+        registry.device_changed()
 
 
 _simulation = _Simulation()

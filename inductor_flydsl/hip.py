@@ -38,6 +38,43 @@ def amdhip() -> ctypes.CDLL:
     return lib
 
 
+def current_device() -> int:
+    """The index of the current device; it has been initialised, as there are tensors on it."""
+    import torch
+
+    return torch._C._cuda_getDevice()  # type: ignore[attr-defined, no-any-return]
+
+
+def raw_stream(index: int) -> int:
+    """PyTorch's current stream of a device, as HIP's handle."""
+    import torch
+
+    return torch._C._cuda_getCurrentRawStream(index)  # type: ignore[attr-defined, no-any-return]
+
+
+class Call:
+    """One launch whose kernarg segment is written anew for each use; in use by one thread at a time."""
+
+    __slots__ = ("_arguments", "_extra", "_launch", "_size", "segment")
+
+    def __init__(
+        self, function: ctypes.c_void_p, *, grid: tuple[int, int, int], block: tuple[int, int, int], kernarg: bytes
+    ) -> None:
+        self.segment = ctypes.create_string_buffer(kernarg, len(kernarg))
+        self._size = ctypes.c_size_t(len(kernarg))
+        self._extra = (ctypes.c_void_p * 5)(
+            _BUFFER_POINTER, ctypes.addressof(self.segment), _BUFFER_SIZE, ctypes.addressof(self._size), _END
+        )
+        self._arguments = (function, *(ctypes.c_uint(size) for size in (*grid, *block, 0)))
+        self._launch = amdhip().hipModuleLaunchKernel
+
+    def __call__(self, stream: int) -> None:
+        """Launch on a raw stream. Raises HipError."""
+        code = self._launch(*self._arguments, stream, None, self._extra)
+        if code:
+            _check("hipModuleLaunchKernel", code)
+
+
 def _check(call: str, code: int) -> None:
     if code:
         text = amdhip().hipGetErrorString(code)

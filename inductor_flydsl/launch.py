@@ -12,7 +12,7 @@ import functools
 import struct
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from inductor_flydsl import compiler, ledger, store
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from inductor_flydsl.simulator import Finding, Hazards, KernelFacts, Launch, Program
 
 _SIZES = {"i64": ("q", 8), "i32": ("i", 4)}
+_PACK_ADDRESS = struct.Struct("<q").pack_into
 
 
 class LaunchError(RuntimeError):
@@ -73,7 +74,10 @@ class Kernel:
         self._functions: dict[int, Any] = {}
         self._launch = OPS[spec.op].module.launch
         arguments = OPS[spec.op].module.kernargs(spec.signature)
-        self._pack = struct.Struct(_layout(tuple(kind for _, kind in arguments))).pack
+        kinds = tuple(kind for _, kind in arguments)
+        self._pack = struct.Struct(_layout(kinds)).pack
+        # Where each argument starts: what comes before it, and the padding in front of it.
+        self._offsets = [struct.calcsize(_layout(kinds[: i + 1])) - _SIZES[kinds[i]][1] for i in range(len(kinds))]
         self._ranges = tuple(
             (bound, kernel(spec.op, config=config, signature=spec.signature, target=spec.target))
             for bound, config in spec.ranges
@@ -83,17 +87,20 @@ class Kernel:
     def __repr__(self) -> str:
         return f"<{self.spec.op} kernel {self.spec.config} for {self.spec.target.tag}>"
 
-    def compile(self) -> None:
+    def compile(self, *, wait: bool = True) -> bool:
         """Make the kernel ready without launching. Raises CompileError; a kernel of the store costs a file read.
 
-        With ranges, all of their kernels, in as many processes as config.compile_workers allows.
+        With ranges, all of their kernels, in as many processes as config.compile_workers allows. With wait=False it
+        returns False at once where another thread is at it.
         """
         if self._ranges:
             distinct = dict.fromkeys(kernel for _, kernel in self._ranges)
             with concurrent.futures.ThreadPoolExecutor(len(distinct)) as threads:
                 list(threads.map(Kernel.compile, distinct))
-            return
-        with self._lock:
+            return True
+        if not self._lock.acquire(blocking=wait):
+            return False
+        try:
             if self._entry is None:
                 # On HIP the code object already, so that the first call has nothing to compile.
                 self._entry = self._get("isa" if self.spec.target.kind == "simulated" else "hsaco")
@@ -101,6 +108,9 @@ class Kernel:
                 from inductor_flydsl import simulator
 
                 self._program = simulator.load(self._entry.code.decode(), cache_dir=store.core_folder(self._root))
+        finally:
+            self._lock.release()
+        return True
 
     @property
     def own(self) -> Kernel:
@@ -204,6 +214,41 @@ class Kernel:
             keep=(*work.reads, *work.writes),
         )
 
+    def prepare(self, *tensors: torch.Tensor) -> Callable[..., None]:
+        """A launch for tensors of these shapes, strides and alignments, of which later calls give others.
+
+        On HIP what does not change is packed once, and a call costs little more than HIP's own; an input may then be
+        given before it is expanded. The kernel is compiled. Raises LaunchError, HipError, and a call's ValueError.
+        """
+        if self.spec.target.kind == "simulated":
+            return self.simulate
+        _claim("hip")
+        work = self._launch(self.spec.config, self.spec.signature, *tensors)
+        if work is None or any(used is not tensor for used, tensor in zip(work.reads, tensors, strict=False)):
+            # Nothing to launch, or operands that every call has to copy.
+            return self
+        kernarg = self._pack(*work.arguments)
+        places = tuple(self._offsets[i] for i in OPS[self.spec.op].module.addresses(self.spec.signature))
+        return Prepared(self, work, kernarg, places, tensors[-1].device.index)
+
+    def _function(self, index: int) -> Any:
+        """The kernel on a device, which is the current one; loaded at its first use there."""
+        import torch
+
+        from inductor_flydsl import hip
+
+        function = self._functions.get(index)
+        if function is None:
+            if torch.cuda.is_current_stream_capturing():
+                raise LaunchError(
+                    f"the first call of this {self.spec.op} kernel came while a graph was being captured, and loads"
+                    " code: call the compiled function once before capturing"
+                )
+            self.compile()
+            assert self._entry is not None
+            function = self._functions[index] = hip.load(self._entry.code, self._entry.facts["kernel"])
+        return function
+
     def _check_simulated(self, tensors: tuple[torch.Tensor, ...]) -> None:
         if simulated_arch() != self.spec.target.arch:
             raise LaunchError(
@@ -234,24 +279,53 @@ class Kernel:
         self._count_copies(tensors, work.reads)
         index = tensors[-1].device.index
         with torch.cuda.device(index):
-            function = self._functions.get(index)
-            if function is None:
-                if torch.cuda.is_current_stream_capturing():
-                    raise LaunchError(
-                        f"the first call of this {self.spec.op} kernel came while a graph was being captured, and loads"
-                        " code: call the compiled function once before capturing"
-                    )
-                self.compile()
-                assert self._entry is not None
-                function = self._functions[index] = hip.load(self._entry.code, self._entry.facts["kernel"])
             hip.launch(
-                function,
+                self._function(index),
                 grid=work.grid,
                 block=work.block,
                 kernarg=self._pack(*work.arguments),
                 stream=torch.cuda.current_stream(index).cuda_stream,
             )
         ledger.count("launched", self.spec.op)
+
+
+class Prepared:
+    """A launch on HIP of one kernel for one kind of input: addresses, the device guard and the stream per call."""
+
+    def __init__(self, kernel: Kernel, work: Any, kernarg: bytes, places: tuple[int, ...], index: int) -> None:
+        import torch
+        from torch._dynamo.utils import counters
+
+        from inductor_flydsl import hip
+
+        self._index = index
+        self._places = places
+        # Calls that no thread is using now: ctypes gives up the GIL, and HIP reads the segment meanwhile.
+        self._free: list[hip.Call] = []
+        with torch.cuda.device(index):
+            function = kernel._function(index)
+        self._make = functools.partial(hip.Call, function, grid=work.grid, block=work.block, kernarg=kernarg)
+        self._current_device, self._raw_stream = hip.current_device, hip.raw_stream
+        self._address = torch._C._data_address  # type: ignore[attr-defined]
+        self._counters, self._counter = counters, f"launched:{kernel.spec.op}"
+        self._guard = torch.cuda.device
+
+    def __call__(self, *tensors: torch.Tensor) -> None:
+        try:
+            call = self._free.pop()
+        except IndexError:
+            call = self._make()
+        segment, address = call.segment, self._address
+        for place, tensor in zip(self._places, tensors):  # a hot path; as many by construction
+            _PACK_ADDRESS(segment, place, address(tensor))
+        index = self._index
+        if self._current_device() == index:
+            call(self._raw_stream(index))
+        else:
+            with self._guard(index):
+                call(self._raw_stream(index))
+        self._free.append(call)
+        self._counters["inductor_flydsl"][self._counter] += 1
 
 
 @functools.cache

@@ -70,20 +70,28 @@ def add(decision: Decision, graph: Any) -> Decision:
     return decision
 
 
-def declined(decision: Decision, reason: Decline) -> None:
-    """Count a decline, log it, and raise DeclinedError where config.on_decline says so."""
+def note(decision: Decision) -> None:
+    """Keep a decision of eager code, which belongs to no graph, for the recorders."""
+    with _lock:
+        for recorder in _recorders:
+            recorder.append(decision)
+
+
+def declined(decision: Decision, reason: Decline, *, on_decline: str | None = None) -> None:
+    """Count a decline, log it, and raise DeclinedError where `on_decline` (default: config.on_decline) says so."""
     decision.decline = str(reason)
-    _say_declined(decision.op, f"{decision.overload} {decision.shapes}", decision.decline)
+    _say_declined(decision.op, f"{decision.overload} {decision.shapes}", decision.decline, on_decline)
 
 
-def _say_declined(op: str, instance: str, reason: str) -> None:
+def _say_declined(op: str, instance: str, reason: str, on_decline: str | None = None) -> None:
     from inductor_flydsl import config
 
     count("declined", op, reason=reason)
     line = f"{instance}: no FlyDSL kernel, because {reason}"
-    if config.on_decline == "raise":
+    on_decline = on_decline or config.on_decline
+    if on_decline == "raise":
         raise DeclinedError(line)
-    if config.on_decline == "warn" and line not in _warned:
+    if on_decline == "warn" and line not in _warned:
         _warned.add(line)
         log.warning(line)
     else:

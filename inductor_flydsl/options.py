@@ -7,11 +7,12 @@ import os
 ON_DECLINE = ("count", "warn", "raise")
 SEARCH = ("baseline", "ranked", "exhaustive")
 COMPILE_IN = ("auto", "process", "worker")
+WHILE_COMPILING = ("wait", "aten")
 
 # The options that torch.compile(options={"flydsl.<name>": ...}) takes: what a compile decides by.
 PER_COMPILE = ("ops", "force", "search", "max_candidates", "on_decline", "compile_in")
 # All of them; a launch, which may be another thread's and much later, goes by the rest.
-NAMES = (*PER_COMPILE, "store_dir", "compile_workers", "simulator_step_limit")
+NAMES = (*PER_COMPILE, "store_dir", "compile_workers", "while_compiling", "simulator_step_limit")
 
 
 def flag(name: str, default: bool) -> bool:
@@ -46,7 +47,8 @@ def check() -> None:
     """Raise ValueError naming the option, its value and the allowed ones, for any option that holds another value."""
     from inductor_flydsl import config
 
-    for name, allowed in (("search", SEARCH), ("on_decline", ON_DECLINE), ("compile_in", COMPILE_IN)):
+    words = {"search": SEARCH, "on_decline": ON_DECLINE, "compile_in": COMPILE_IN, "while_compiling": WHILE_COMPILING}
+    for name, allowed in words.items():
         value = getattr(config, name)
         if value not in allowed:
             raise ValueError(f"inductor_flydsl.config.{name}={value!r} is not one of {', '.join(allowed)}")

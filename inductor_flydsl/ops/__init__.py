@@ -20,6 +20,8 @@ class Op:
     shapes: str
     arch: tuple[str, ...]
     state: str
+    # Whether eager/<op>.py overrides the op in eager code.
+    eager: bool = False
 
     @property
     def module(self) -> ModuleType:
@@ -34,11 +36,12 @@ OPS: dict[str, Op] = {
             name="gemm",
             summary="alpha * A @ B + beta * C with fp32 accumulation, and the pointwise ops behind it",
             aten=("aten.mm", "aten.addmm", "aten.bmm", "aten.baddbmm"),
-            path="compile",
+            path="compile, eager",
             dtypes="bf16, fp16, out also fp32",
             layouts="NN, NT, TN, TT; any strides and offsets",
             shapes="any M, N, K; batches; all dynamic",
             arch=("gfx950",),
+            eager=True,
             state="runs in the simulator; tuned on modelled times; never run on hardware",
         ),
     )

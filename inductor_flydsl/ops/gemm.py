@@ -295,6 +295,15 @@ def profitable(problem: Problem, target: Target) -> Decline | None:
     return None
 
 
+def best_layout(problem: Problem) -> Problem:
+    """The same product in the layout that profitable() likes best: what it declines then, it declines in any."""
+    return dataclasses.replace(
+        problem,
+        stride_a=(LOAD_ELEMENTS, 1), stride_b=(1, LOAD_ELEMENTS), k=LOAD_ELEMENTS, batch_stride_a=0, batch_stride_b=0,
+        aligned_a=True, aligned_b=True,
+    )  # fmt: skip
+
+
 def _batch_hint(problem: Problem) -> int:
     return int(problem.batch) if problem.batch is not None and gate.is_static(problem.batch) else 1
 
@@ -398,6 +407,14 @@ def launch(config: GemmConfig, signature: GemmSignature, *tensors: torch.Tensor)
         reads=(a, b, *inputs),
         writes=tuple(outputs),
     )
+
+
+def addresses(signature: GemmSignature) -> tuple[int, ...]:
+    """Where in kernargs() the addresses of a call's tensors stand: of a, b, the inputs and the outputs."""
+    names = [name for name, _ in kernargs(signature)]
+    inputs = [f"in{number}" for number in range(len(signature.epilogue.inputs))]
+    outputs = [f"out{number}" for number in range(len(signature.epilogue.outputs))]
+    return tuple(names.index(name) for name in ("a", "b", *inputs, *outputs))
 
 
 def group_reciprocal(config: GemmConfig, n: int) -> int:
