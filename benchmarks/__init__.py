@@ -23,13 +23,17 @@ HOST_SUITES = {
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Row:
-    """One figure. `bar` is what it is held to, None where it is only told; `ok` is None then."""
+    """One figure. `bar` is what it is held to, None where it is only told; `ok` is None then.
+
+    key: the name by which --json has the figure also outside of the rows, for scripts.
+    """
 
     name: str
     value: float
     unit: str
     bar: float | None = None
     more_is_better: bool = False
+    key: str = ""
 
     @property
     def ok(self) -> bool | None:

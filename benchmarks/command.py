@@ -153,7 +153,8 @@ def _host(chosen: argparse.Namespace) -> int:
         return _stop(str(error), 1)
     if chosen.json:
         versions = {"inductor_flydsl": __version__, "torch": torch.__version__, "flydsl": flydsl_version()}
-        print(json.dumps({"rows": [row.as_dict() for row in rows], "versions": versions}, indent=1))
+        named = {row.key: row.value for row in rows if row.key}
+        print(json.dumps({"rows": [row.as_dict() for row in rows], **named, "versions": versions}, indent=1))
     return 1 if any(row.ok is False for row in rows) else 0
 
 

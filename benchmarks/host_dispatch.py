@@ -28,7 +28,7 @@ import torch
 
 import inductor_flydsl
 from inductor_flydsl import config, hip, launch
-from inductor_flydsl.benchmarks import Row
+from inductor_flydsl.benchmarks import Row, host_eager
 from inductor_flydsl.benchmarks.peers import pytorch
 from inductor_flydsl.device import Target
 from inductor_flydsl.ops import gemm
@@ -47,7 +47,11 @@ const char *hipGetErrorString(int code) { return "the stand-in knows no errors";
 
 
 def run() -> Iterator[Row]:
-    """Yields a row per way of launching. Raises PeerMissing where PyTorch's kernels are not installed."""
+    """Yields the rows of eager overrides, then one per way of launching.
+
+    Raises PeerMissing after the first where PyTorch's kernels are not installed.
+    """
+    yield from host_eager.run(fake_runtime)
     m, n, k = _SHAPE
     a, weight = (torch.empty(rows, k, dtype=torch.bfloat16) for rows in (m, n))
     given = (a, weight.t(), torch.empty(m, n, dtype=torch.bfloat16))
@@ -71,7 +75,8 @@ def run() -> Iterator[Row]:
         yield Row(name=name, value=1e6 * statistics.median(each), unit="us of host time")
 
 
-def _ours(stack: contextlib.ExitStack, given: tuple[torch.Tensor, ...]) -> Callable[[], object]:
+def fake_runtime(stack: contextlib.ExitStack) -> None:
+    """A library that launches nothing in libamdhip64's place, and no device guard, until the stack is closed."""
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
     library = folder / "runtime.so"
     (folder / "runtime.c").write_text(_RUNTIME)
@@ -85,6 +90,12 @@ def _ours(stack: contextlib.ExitStack, given: tuple[torch.Tensor, ...]) -> Calla
     stack.enter_context(mock.patch.object(torch.cuda, "current_stream", lambda index: stream))
     # The process launches on HIP and captures simulated launches: neither runs anything.
     stack.enter_context(mock.patch.object(launch, "_claimed", None))
+    launch._kernel.cache_clear()
+    stack.callback(launch._kernel.cache_clear)
+
+
+def _ours(stack: contextlib.ExitStack, given: tuple[torch.Tensor, ...]) -> Callable[[], object]:
+    fake_runtime(stack)
     kernel = _kernel("hip")
     kernel._functions[given[-1].device.index] = hip.load(b"no code", "gemm")
     return functools.partial(kernel, *given)
