@@ -43,7 +43,7 @@ def answers(
                 try:
                     here.send(waiting[0])
                 except OSError:
-                    # It died before it had the task. One that had nothing to do is replaced; one that never began is told.
+                    # Dead before it had the task. One that had nothing to do is replaced; one that never began is told.
                     here.close()
                     process.join()
                     if fresh:

@@ -123,6 +123,21 @@ def test_a_flat_load_counts_as_a_global_one() -> None:
     assert not kinds(find(flat + "global_load_dword v6, v1, s[6:7]\ns_waitcnt vmcnt(1)\n" + use))
 
 
+def test_own_writes_that_change_nothing_are_not_known() -> None:
+    """docs/simulator.md names it: each of two waves would read what it wrote itself, whatever their order."""
+    body = """
+    v_and_b32_e32 v3, 255, v1
+    v_mov_b32_e32 v5, 7
+    ds_write_b32 v3, v5
+    s_waitcnt lgkmcnt(0)
+    {barrier}
+    ds_read_b32 v2, v3
+    s_waitcnt lgkmcnt(0)
+    """
+    assert kinds(find(body.format(barrier=""), block=128)) == {"lds-race"}
+    assert not kinds(find(body.format(barrier="s_barrier"), block=128))
+
+
 def test_a_wait_counts_for_whole_registers() -> None:
     """docs/simulator.md names it: lanes that the load does not write wait too, as LLVM's do."""
     body = """
