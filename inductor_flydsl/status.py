@@ -10,15 +10,17 @@ from inductor_flydsl import _version
 
 
 def status() -> dict[str, Any]:
-    """{"usable": bool, "arch": str | None, "simulated": bool, "versions": {...}, "reasons": [sentences]}.
+    """{"usable": bool, "arch": str | None, "simulated": bool, "eager": {...}, "versions": {...}, "reasons": [sentences]}.
 
     `usable` is True where a supported input would get one of our kernels now; `reasons` says what stands in the way.
+    `eager` is inductor_flydsl.eager.installed(), {} where it was never imported.
     """
     import torch
 
     from inductor_flydsl import compat, compiler, device
     from inductor_flydsl.gate import Decline
 
+    eager = sys.modules.get("inductor_flydsl.eager")
     reasons: list[str] = []
     if compat.release(torch.__version__) not in compat.TORCH_RELEASES:
         reasons.append(f"torch {torch.__version__} is not supported; 2.11 to 2.15 are")
@@ -38,6 +40,7 @@ def status() -> dict[str, Any]:
         "usable": not reasons,
         "arch": arch,
         "simulated": device.simulated_arch() is not None,
+        "eager": eager.installed() if eager is not None else {},
         "versions": {
             "inductor_flydsl": _version.__version__,
             "torch": torch.__version__,

@@ -7,6 +7,7 @@ import ctypes
 import shutil
 import struct
 import subprocess
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -151,3 +152,118 @@ def test_a_kernel_launches_on_its_tensor_s_device_and_current_stream(
     # One process does real launches or simulated ones, never both.
     with pytest.raises(launch.LaunchError, match="already launched kernels on hip"):
         launch._claim("simulated")
+
+
+@pytest.fixture
+def on_gpu(recorder: ctypes.CDLL, monkeypatch: pytest.MonkeyPatch) -> Iterator[SimpleNamespace]:
+    """The eager overrides at the CPU key as they stand at CUDA's on a ROCm machine, on a device that records."""
+    from inductor_flydsl import device
+    from inductor_flydsl.eager import registry
+
+    state = SimpleNamespace(device=-1, stream=77, capturing=False, guarded=[], compiled=0)
+
+    @contextlib.contextmanager
+    def guard(index: int) -> Iterator[None]:
+        state.guarded.append(index)
+        before, state.device = state.device, index
+        yield
+        state.device = before
+
+    def make(op: str, **_: Any) -> compiler.Compiled:
+        state.compiled += 1
+        return compiler.Compiled(code=b"hsaco of " + op.encode(), kernel="gemm_kernel", seconds=0.0)
+
+    target = Target(arch="gfx950", kind="hip", compute_units=256)
+    for owner, name, value in (
+        (registry, "_dispatch_keys", lambda: ("CPU",)),
+        (device, "target_of", lambda _: target),
+        (hip, "current_device", lambda: state.device),
+        (hip, "raw_stream", lambda index: state.stream),
+        (torch.cuda, "device", guard),
+        (torch.cuda, "is_current_stream_capturing", lambda: state.capturing),
+        (compiler, "flydsl_problem", lambda: None),
+        (compiler, "compile_kernel", make),
+        (compiler, "template_hash", lambda: "templates that are only in this test"),
+        (launch, "_claimed", None),
+        (launch, "_kernel", launch._kernel.__wrapped__),
+    ):
+        monkeypatch.setattr(owner, name, value)
+    yield state
+    registry.disable()
+
+
+def test_an_eager_call_writes_addresses_stream_and_device(
+    on_gpu: SimpleNamespace, recorder: ctypes.CDLL, counters: Counter[str], tmp_path: Path
+) -> None:
+    from inductor_flydsl import config as options
+    from inductor_flydsl import eager
+
+    with options.patch(force=True, store_dir=str(tmp_path)):
+        eager.enable()
+    a, weight, bias = (torch.zeros(*shape, dtype=torch.bfloat16) for shape in ((48, 64), (80, 64), (80,)))
+    on_gpu.capturing = True
+    torch.addmm(bias, a, weight.t())
+    assert recorder.record_launches() == 0 and on_gpu.compiled == 0, "nothing compiles while a graph is captured"
+    assert counters["capturing:gemm"] == 1
+    on_gpu.capturing = False
+    for stream in (77, 78):
+        on_gpu.stream = stream
+        a = a.clone()
+        out = torch.addmm(bias, a, weight.t(), alpha=2)
+        (own,) = [
+            entry for _, site in registry_of("aten::addmm") for entry in site.entries.values() if entry.run is not None
+        ]
+        signature = own.kernel.spec.signature
+        work = gemm.launch(own.kernel.spec.config, signature, a, weight.t(), bias.expand(48, 80), out)
+        assert work is not None
+        assert kernarg_of(recorder) == own.kernel._pack(*work.arguments)
+        assert list(recorder.record_dims().contents) == [*work.grid, *work.block, 0]
+        assert recorder.record_stream() == stream
+    assert on_gpu.compiled == 1 and recorder.record_loads() == 1
+    # Its tensors' device is None here, and not the current one: the guard is taken, for loading and for each launch.
+    assert on_gpu.guarded == [None, None, None]
+    on_gpu.device = None
+    torch.addmm(bias, a, weight.t(), alpha=2)
+    assert on_gpu.guarded == [None, None, None] and counters["launched:gemm"] == 3
+    on_gpu.capturing = True
+    torch.addmm(bias, a, weight.t(), alpha=2)
+    assert recorder.record_launches() == 4, "a kernel that is loaded is launched into the graph"
+    recorder.record_fail(98)
+    with pytest.raises(hip.HipError, match="hipModuleLaunchKernel failed with 98"):
+        torch.addmm(bias, a, weight.t(), alpha=2)
+    recorder.record_fail(0)
+    torch.addmm(bias, a, weight.t(), alpha=2)
+    assert recorder.record_launches() == 5
+
+
+def registry_of(name: str) -> list[tuple[Any, Any]]:
+    from inductor_flydsl.eager import registry
+
+    return [registry._state.registered["CPU"][name]]
+
+
+def test_threads_share_no_kernarg_segment(on_gpu: SimpleNamespace, recorder: ctypes.CDLL, tmp_path: Path) -> None:
+    """ctypes lets go of the GIL in the call: a segment that is being read is not written by another thread."""
+    from inductor_flydsl import config as options
+    from inductor_flydsl import eager
+
+    with options.patch(force=True, store_dir=str(tmp_path)):
+        eager.enable()
+    a, b = torch.zeros(48, 64, dtype=torch.bfloat16), torch.zeros(64, 80, dtype=torch.bfloat16)
+    torch.mm(a, b)
+    ((_, site),) = registry_of("aten::mm")
+    (entry,) = site.entries.values()
+    entry.run._free.clear()
+    calls = []
+
+    def raw_stream(index: int) -> int:
+        # In the middle of a call, another one comes.
+        if not calls:
+            calls.append("outer")
+            torch.mm(a, b)
+        return 5
+
+    entry.run._raw_stream = raw_stream
+    torch.mm(a, b)
+    first, second = entry.run._free
+    assert first is not second and first.segment.raw != second.segment.raw

@@ -20,6 +20,8 @@ def test_every_op_has_its_room_everywhere() -> None:
         for place in ("inductor_flydsl/ops", "inductor_flydsl/checks", "templates", "lowering"):
             assert (ROOT / place / f"{op}.py").is_file(), f"{place}/{op}.py is missing"
         assert (ROOT / "tests" / f"test_{op}.py").is_file()
+        assert (ROOT / "inductor_flydsl/eager" / f"{op}.py").is_file() == OPS[op].eager
+        assert OPS[op].eager == ("eager" in OPS[op].path)
         for name in (
             "Problem",
             "supports",
@@ -32,6 +34,7 @@ def test_every_op_has_its_room_everywhere() -> None:
             "signatures",
             "kernargs",
             "launch",
+            *(("best_layout", "addresses") if OPS[op].eager else ()),
             "reference",
         ):
             assert hasattr(OPS[op].module, name), f"ops/{op}.py has no {name}"

@@ -212,3 +212,38 @@ def test_compile_time_beside_plain_inductor(tmp_path: Path, capsys: pytest.Captu
     with capsys.disabled():
         print("\ncompile of a 2048^3 product with max-autotune, s:", times)
     assert min(times["flydsl"]) - min(times["inductor"]) < 5, times
+
+
+def test_the_eager_overrides_leave_another_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a GPU that is no AMD one: nothing is registered, results are bit for bit those without us."""
+    monkeypatch.undo()
+    from inductor_flydsl import eager
+
+    a, b, _, _ = operands()
+    x = torch.randn(64, 4096, device="cuda", dtype=torch.bfloat16)
+    calls = (
+        lambda: torch.mm(a, b),
+        lambda: torch.nn.functional.rms_norm(x, (4096,), eps=1e-5),
+        lambda: torch.topk(x.float(), 16).values,
+    )
+    before = [call() for call in calls]
+    kernel = torch._C._dispatch_dump_table("aten::mm")
+    eager.enable()
+    try:
+        assert eager.installed() == {} and torch._C._dispatch_dump_table("aten::mm") == kernel
+        assert all(torch.equal(call(), want) for call, want in zip(calls, before, strict=True))
+    finally:
+        eager.disable()
+
+
+def test_the_backend_says_which_arch_it_declines(monkeypatch: pytest.MonkeyPatch, counters: Counter[str]) -> None:
+    monkeypatch.undo()
+    a, b, bias, residual = operands()
+    fast = torch.compile(block, backend="flydsl", mode="max-autotune-no-cudagraphs")
+    plain = torch.compile(block, mode="max-autotune-no-cudagraphs")
+    with inductor_config.patch(max_autotune_gemm_backends="ATEN"):
+        have = fast(a, b, bias, residual)
+        torch._dynamo.reset()
+        assert_near(have, exact(a, b, bias, residual))
+        assert_near(plain(a, b, bias, residual), exact(a, b, bias, residual))
+    assert [key for key in counters if key.startswith("declined:gemm: device cuda:0 is no AMD GPU")]
