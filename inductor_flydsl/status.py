@@ -10,7 +10,7 @@ from inductor_flydsl import _version
 
 
 def status() -> dict[str, Any]:
-    """{"usable": bool, "arch": str | None, "simulated": bool, "eager": {...}, "versions": {...}, "reasons": [sentences]}.
+    """{"usable": bool, "arch": str | None, "simulated": bool, "eager": {...}, "versions": {...}, "reasons": [...]}.
 
     `usable` is True where a supported input would get one of our kernels now; `reasons` says what stands in the way.
     `eager` is inductor_flydsl.eager.installed(), {} where it was never imported.
