@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import logging
 import subprocess
@@ -340,8 +341,8 @@ def test_what_is_no_plain_tensor_is_left_alone(forced: None, counters: Counter[s
 
 
 def test_copies_on_write_stay_lazy(forced: None, counters: Counter[str]) -> None:
-    a, b, bias = draw(32, 64), draw(64, 40), draw(40)
     for lazy in (0, 1, 2):
+        a, b, bias = draw(32, 64), draw(64, 40), draw(40)  # what was copied lazily is itself lazy from then on
         given = [torch._lazy_clone(each) if i == lazy else each for i, each in enumerate((bias, a, b))]
         close(torch.addmm(*given), a.double() @ b.double() + bias.double())
         assert torch._C._is_cow_tensor(given[lazy])
@@ -400,6 +401,37 @@ def test_dynamo_sees_the_plain_op_and_nothing_of_ours(forced: None, counters: Co
     stats = torch._dynamo.utils.counters
     assert not stats["graph_break"] and stats["frames"]["total"] == 1
     assert counters["launched:gemm"] == 3
+
+
+def test_dynamo_is_kept_out_of_a_backward_below_a_compiled_caller(forced: None, counters: Counter[str]) -> None:
+    """quack#18: Dynamo traces into the kernel. Autograd runs on the compiled caller's thread, and calls overrides."""
+    x, w = draw(32, 64).requires_grad_(), draw(64, 40)
+
+    def step(x: torch.Tensor, w: torch.Tensor) -> None:
+        torch.mm(x, w).sum().backward()
+
+    stats = torch._dynamo.utils.counters["frames"]
+    frames = []
+    for context in (eager.disabled(), contextlib.nullcontext()):
+        torch._dynamo.reset()
+        stats.clear()
+        x.grad = None
+        with context:
+            torch.compile(step, backend="eager")(x, w)
+        assert x.grad is not None
+        close(x.grad, torch.ones(32, 40, dtype=torch.float64) @ w.double().t())
+        frames.append(stats["total"])
+    assert frames[0] == frames[1]
+    assert counters["launched:gemm"] == 2
+
+
+def test_alignment_decides_and_is_no_copy(forced: None, counters: Counter[str]) -> None:
+    """Of one shape and stride, but for the address: another kernel, not a copy of the operand at each call."""
+    storage, b = draw(32 * 64 + 8), draw(64, 40)
+    for offset in (0, 1, 8, 3):
+        a = storage[offset : offset + 32 * 64].view(32, 64)
+        close(torch.mm(a, b), a.double() @ b.double())
+    assert counters["chosen:gemm"] == 3 and counters["launched:gemm"] == 4 and counters["realigned:gemm"] == 0
 
 
 # ---- compiling
