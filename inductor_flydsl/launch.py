@@ -306,7 +306,6 @@ class Prepared:
             function = kernel._function(index)
         self._make = functools.partial(hip.Call, function, grid=work.grid, block=work.block, kernarg=kernarg)
         self._current_device, self._raw_stream = hip.current_device, hip.raw_stream
-        self._address = torch._C._data_address  # type: ignore[attr-defined]
         self._counters, self._counter = counters, f"launched:{kernel.spec.op}"
         self._guard = torch.cuda.device
 
@@ -315,9 +314,9 @@ class Prepared:
             call = self._free.pop()
         except IndexError:
             call = self._make()
-        segment, address = call.segment, self._address
+        segment = call.segment
         for place, tensor in zip(self._places, tensors):  # a hot path; as many by construction
-            _PACK_ADDRESS(segment, place, address(tensor))
+            _PACK_ADDRESS(segment, place, tensor.data_ptr())
         index = self._index
         if self._current_device() == index:
             call(self._raw_stream(index))

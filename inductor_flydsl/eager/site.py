@@ -26,7 +26,6 @@ MOST = 4096
 # Subclasses may mean something else by their data; Parameters mean nothing else.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
 
-address = torch._C._data_address
 is_lazy_copy = torch._C._is_cow_tensor
 
 
