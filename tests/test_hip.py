@@ -200,7 +200,10 @@ def test_an_eager_call_writes_addresses_stream_and_device(
 
     with options.patch(force=True, store_dir=str(tmp_path)):
         eager.enable()
-    a, weight, bias = (torch.zeros(*shape, dtype=torch.bfloat16) for shape in ((48, 64), (80, 64), (80,)))
+    # Views, whose addresses are not their storages'.
+    a, weight, bias = (
+        torch.zeros(rows + 8, *rest, dtype=torch.bfloat16)[8:] for rows, *rest in ((48, 64), (80, 64), (80,))
+    )
     on_gpu.capturing = True
     torch.addmm(bias, a, weight.t())
     assert recorder.record_launches() == 0 and on_gpu.compiled == 0, "nothing compiles while a graph is captured"
@@ -208,7 +211,7 @@ def test_an_eager_call_writes_addresses_stream_and_device(
     on_gpu.capturing = False
     for stream in (77, 78):
         on_gpu.stream = stream
-        a = a.clone()
+        a = torch.cat([a, a])[48:]
         out = torch.addmm(bias, a, weight.t(), alpha=2)
         (own,) = [
             entry for _, site in registry_of("aten::addmm") for entry in site.entries.values() if entry.run is not None
