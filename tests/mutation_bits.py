@@ -627,6 +627,9 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
     known = dict.fromkeys(("m", "n", "out0_row"), _below(2**31 - 1))
     known |= dict.fromkeys(("a_row", "b_row"), _below(gemm.MAX_LEADING_STRIDE))
     known["k"] = _below(gemm.MAX_LEADING_STRIDE, gemm.LOAD_ELEMENTS)
+    if "_k_k_" not in subject.name:
+        # Of other layouts only what all have.
+        known = dict.fromkeys(("m", "n", "k", "out0_row"), _below(2**31 - 1))
     arguments, at = {}, 0
     for name, kind in gemm.kernargs(gemm.signature("bfloat16")):
         size = 8 if kind == "i64" else 4
@@ -634,22 +637,57 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
         if name in known:
             arguments[at] = known[name]
         if name in ("a", "b", "out0"):
-            arguments |= _pointer(at, 2 if name == "out0" else 16)
+            arguments |= _pointer(at, 16 if name != "out0" and "_k_k_" in subject.name else 2)
         at += size
-    # The tile's first column and row, and that of a fragment: it has some inside, and M and N end a tile below 2^31.
-    tile_m, tile_n = (int(each) for each in re.findall(r"_(\d+)x(\d+)x", subject.name)[0])
+    # The tile's first row and column, the first row of a fragment (it has some inside, and M and N end a tile below
+    # 2^31), and the number of K tiles.
+    tile_m, tile_n, tile_k = _tile(subject)
     texts = "\n".join(line.text for line in subject.kernel.lines)
     results = {}
-    behind = r"(?:.*\n){1,14}?"
-    for multiple, line, made in (
-        (tile_n, 0, rf"s_sub_i32 (s\d+), \1, s\d+\ns_lshl_b32 s\d+, \1, {tile_n.bit_length() - 1}\n"),
-        (tile_m, 0, rf"s_cselect_b32 (s\d+), s\d+, \1\n{behind}s_lshl_b32 s\d+, \1, {tile_m.bit_length() - 1}\n"),
-        (1, -1, r"s_add_i32 (s\d+), s\d+, s\d+\n(?:.*\n){0,3}?s_mul_i32 s\d+, \1, s14\ns_mul_hi_i32 s\d+, \1, s14\n"),
+    kept = r"(?:(?!s_\w+ \1,).*\n){0,30}?"
+    for bits, line, made in (
+        (
+            _below(2**31 - 1, tile_m), 0,
+            rf"s_sub_i32 (s\d+), .*\n{kept}s_lshl_b32 s\d+, \1, {tile_m.bit_length() - 1}\n",
+        ),
+        (
+            _below(2**31 - 1, tile_n), 0,
+            rf"s_cselect_b32 (s\d+), s\d+, \1\n{kept}s_lshl_b32 s\d+, \1, {tile_n.bit_length() - 1}\n",
+        ),
+        (
+            _below(2**31 - 1), -1,
+            r"s_add_i32 (s\d+), s\d+, s\d+\n(?:.*\n){0,3}?s_mul_i32 s\d+, \1, (s\d+)\ns_mul_hi_i32 s\d+, \1, \2\n",
+        ),
+        (_below(2**31 // tile_k), -1, r"s_subb_u32 s\d+, s\d+, 0\n"),
     ):  # fmt: skip
         for found in re.finditer(made, texts):
             at = texts[: found.start() if line else found.end()].count("\n") - 1 - line
-            results[at] = (_below(2**31 - 1, multiple),)
+            results[at] = (bits,)
     return Contract(arguments=arguments, registers=registers, results=results)
+
+
+def _tile(subject: Subject) -> tuple[int, ...]:
+    """A GEMM's tile_m, tile_n and tile_k."""
+    return tuple(int(each) for each in re.findall(r"_(\d+)x(\d+)x(\d+)_", subject.name)[0])
+
+
+def tail_rounds(subject: Subject) -> int:
+    """How many K tiles a GEMM's loop over the last ones has at most: as many as a round of the pipelined loop.
+
+    A round has an even number of steps, so that it takes two K tiles where a tile has an odd number for each wave.
+    """
+    waves_k = int(re.findall(r"_w\d+x\d+x(\d+)_", subject.name)[0])
+    return 1 + _tile(subject)[2] // (32 * waves_k) % 2
+
+
+def tail_of(subject: Subject) -> tuple[int, int] | None:
+    """The first line of a GEMM's loop over the last K tiles, and the branch before it, which jumps out of the loop."""
+    texts = [line.text for line in subject.kernel.lines]
+    waits = [at for at, text in enumerate(texts) if text == "s_waitcnt vmcnt(0) lgkmcnt(0)"]
+    for head in sorted(set(subject.kernel.labels.values())):
+        if head > 0 and texts[head - 1].startswith("s_cbranch_scc0") and any(head <= at < head + 5 for at in waits):
+            return head, head - 1
+    return None
 
 
 def register(name: str) -> int:
@@ -701,6 +739,10 @@ def _peer_contract(subject: Subject, registers: State) -> Contract:
 @functools.lru_cache(maxsize=2)
 def known_bits(subject: Subject, ranged: bool) -> KnownBits:
     after = Waits(subject.kernel).next
+    tail = tail_of(subject) if ranged and subject.family == "gemm" and tail_rounds(subject) == 1 else None
+    if tail is not None:
+        # The one K tile that the pipelined loop leaves has no next one.
+        after[tail[1]] = [each for each in after[tail[1]] if each != tail[0]]
     return KnownBits(subject.kernel, subject.program, after, contract(subject, ranged=ranged))
 
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable
 
 from mutation import Mutant, Subject
-from mutation_bits import ANY, KnownBits, is_same, known_bits, register, row_bytes
+from mutation_bits import ANY, KnownBits, is_same, known_bits, register, row_bytes, tail_of, tail_rounds
 from mutation_waits import Pair, Waits
 
 
@@ -35,16 +35,39 @@ def waits_of(name: str, executed: bool, subject: Subject) -> Waits:
     return Waits(subject.kernel, subject.executions if executed else ())
 
 
-# Behind so many younger LDS instructions the counter holds no more: issue has waited (assumed).
-FULL = "more than 15 LDS instructions are outstanding, which the counter does not hold: issue has waited (assumed)"
+# Behind so many younger instructions the counter holds no more: issue has waited (assumed).
+FULL = "more instructions are outstanding than the counter holds: issue has waited (assumed)"
+LANDED = (
+    "the main loop's waits, or the one before it, have covered the last K tiles already: a wait for one tile is a wait "
+    "for those that were loaded before it"
+)
 APART = "what might meet in LDS does not: the bytes that they can address are apart, or they are the same wave's"
 
 
-def not_needed(subject: Subject, pairs: list[Pair]) -> str | None:
+def not_needed(subject: Subject, pairs: list[Pair], index: int, counter: str) -> str | None:
     """Why a wait or barrier is not needed although the analysis names `pairs`; None if that is not known."""
     if all(pair.kind == "full" for pair in pairs):
         return FULL
-    return None if any(_meets(subject, pair) for pair in pairs) else APART
+    if not any(_meets(subject, pair) for pair in pairs):
+        return APART
+    return LANDED if _has_landed(subject, pairs, index, counter) else None
+
+
+def _has_landed(subject: Subject, pairs: list[Pair], index: int, counter: str) -> bool:
+    """Whether it stands before the last K tiles, and they are in LDS already.
+
+    Where one tile is left, the loop's last wait, or the one before the loop, was for it. Where lanes write to LDS
+    themselves, nothing is cleared, and each of two tiles was written before one of the loop's barriers or more.
+    """
+    tail = tail_of(subject) if subject.family == "gemm" else None
+    if tail is None or not tail[0] <= index < tail[0] + 6:
+        return False
+    texts = [line.text for line in subject.kernel.lines]
+    per_tile, stages = _direct_loads(subject)
+    if any(re.match(r"buffer_load_dwordx4 .* lds$", text) for text in texts):
+        return counter == "vmcnt" and tail_rounds(subject) == 1 and per_tile > 0
+    reads = all(pair.kind == "full" or texts[pair.consumer].startswith("ds_read") for pair in pairs)
+    return counter in ("", "lgkmcnt") and reads and stages >= 3
 
 
 def _meets(subject: Subject, pair: Pair) -> bool:
@@ -57,9 +80,36 @@ def _meets(subject: Subject, pair: Pair) -> bool:
         return False
     if not all(bits.steps[at].text.startswith("ds_") for at in both):
         return True
-    return not all(_first_wave_alone(bits, at) for at in both) and not all(
-        _derived(bits, at, bits.lds_address(at)) == "v0 >> 6 << 2" for at in both
+    return (
+        not all(_first_wave_alone(bits, at) for at in both)
+        and not all(_derived(bits, at, bits.lds_address(at)) == "v0 >> 6 << 2" for at in both)
+        and not (_own_part(bits, both[0]) and _own_part(bits, both[0]) == _own_part(bits, both[1]))
     )
+
+
+def _own_part(bits: KnownBits, at: int) -> tuple[str, str] | None:
+    """How far apart the waves' own parts of LDS are, as a shift, and the lane's place, where an access is to them."""
+    found = re.fullmatch(r"v_lshl_or_b32 \w+, (s\d+), (\d+), (v\d+)", _making(bits, at, bits.lds_address(at)))
+    if found is None:
+        return None
+    made = max(n for n in range(at) if register(bits.lds_address(at)) in bits.steps[n].writes)
+    wave = re.fullmatch(r"s_lshr_b32 \w+, (s\d+), 6|s_bfe_u32 \w+, (s\d+), 0x(\d)0006", _making(bits, made, found[1]))
+    if wave is None or _derived(bits, made, wave[1] or wave[2]) != "v0":
+        return None
+    waves = _read_most(bits, 0) // 64 + 1
+    _, end = bits.lds_bytes(at)
+    whole = wave[3] is None or 1 << int(wave[3]) >= waves
+    return (found[2], found[3]) if whole and end <= waves << int(found[2]) else None
+
+
+def _read_most(bits: KnownBits, key: int) -> int:
+    return bits.contract.registers[key].most
+
+
+def _making(bits: KnownBits, at: int, name: str) -> str:
+    """The instruction before that made a register."""
+    made = max((n for n in range(at) if register(name) in bits.steps[n].writes), default=-1)
+    return bits.steps[made].text if made >= 0 else ""
 
 
 def _derived(bits: KnownBits, at: int, name: str) -> str:
@@ -98,6 +148,51 @@ def _wait_is_idle(mutant: Mutant) -> bool:
         for counter in waits.uses[index].counts
         for pair in waits.needs_wait(index, counter, new.get(counter, 99))
     )
+
+
+def _of_tiles_behind(mutant: Mutant) -> bool:
+    """Whether what the tail's wait leaves is of tiles behind those that the tail computes."""
+    tail = tail_of(mutant.subject)
+    if tail is None or not tail[0] <= mutant.index < tail[0] + 6:
+        return False
+    left = int(re.findall(r"vmcnt\((\d+)\)", (mutant.after or "") + " vmcnt(99)")[0])
+    per_tile, stages = _direct_loads(mutant.subject)
+    # Of the loads of all stages, the newest; with one tile left, the wait before has covered it.
+    return per_tile > 0 and (left <= (stages - 2) * per_tile or tail_rounds(mutant.subject) == 1)
+
+
+def _direct_loads(subject: Subject) -> tuple[int, int]:
+    """How many loads to LDS a K tile takes, and the stages; 0 where it has none, or the waits are not for stages."""
+    texts = [line.text for line in subject.kernel.lines]
+    tail, stages = tail_of(subject), int(re.findall(r"_s(\d+)_", subject.name)[0])
+    loads = [at for at, text in enumerate(texts) if re.match(r"buffer_load_dwordx4 .* lds$", text)]
+    waits = {at: int(found[1]) for at, text in enumerate(texts) if (found := re.search(r"vmcnt\((\d+)\)", text))}
+    first = min(waits, default=0)
+    per_tile, rest = divmod(sum(at < first for at in loads), stages)
+    if not loads or rest or tail is None or max(loads) > tail[0]:
+        return 0, stages
+    inside = [count for at, count in waits.items() if first < at < tail[0]]
+    final = any(at > tail[0] + 6 and count == 0 for at, count in waits.items())
+    fits = waits[first] == (stages - 1) * per_tile and inside and max(inside) <= (stages - 2) * per_tile
+    return (per_tile if fits and final else 0), stages
+
+
+def _only_compared(mutant: Mutant) -> bool:
+    """Whether the high word of C's row stride is compared with 2^25 and the next number, and not asked for else."""
+    high = re.findall(r"s\d+", mutant.before)[0]
+    low, bits = f"s{int(high[1:]) - 1}", known_bits(mutant.subject, True)
+    pairs = []
+    for step in bits.steps[mutant.index + 1 :]:
+        if register(high) in step.reads:
+            compared = re.fullmatch(
+                rf"v_cmp_(?:gt|lt)_i64_e\d+ \S+ s\[{low[1:]}:{high[1:]}\], (v\[\d+:\d+\])", step.text
+            )
+            pairs.append(compared[1] if compared else "")
+        if register(high) in step.writes or step.text.startswith(("s_cbranch", "s_branch")):
+            break
+    made = {line.text for line in mutant.subject.kernel.lines}
+    constants = [{f"v_mov_b64_e32 {pair}, 0x200000{n}" for n in (0, 1)} & made for pair in pairs]
+    return bool(pairs) and all(constants) and f"s_ashr_i32 {high}, {low}, 31" == mutant.before
 
 
 def _near(mutant: Mutant, pattern: str, *, before: int = 0, behind: int = 0) -> bool:
@@ -227,6 +322,18 @@ EQUIVALENTS = (
         proof="The analysis of mutation_waits finds no operation that the wait covers and its change does not, and "
         "that is used before another wait covers it, on a path that a launch takes; or more than 15 LDS operations "
         "follow it, which the counter does not hold",
+    ),
+    Equivalent(
+        family="gemm", change=r"s_waitcnt vmcnt\(0\) lgkmcnt\(0\) -> s_waitcnt (vmcnt\(\d+\) )?lgkmcnt\(0\)",
+        holds=_of_tiles_behind,
+        proof="The wait before the last K tiles, two at most. As many loads as belong to all stages but two may stay: "
+        "they are the newest, of tiles behind those two, which nobody reads, in slots that nobody clears, and a later "
+        "wait covers them before LDS is used for something else. Where one tile is left, the wait before was for it",
+    ),
+    Equivalent(
+        family="gemm", change=r"s_ashr_i32 (s\d+), (s\d+), 31 -> s_ashr_i32 \1, \2, (2[6-9]|30)", holds=_only_compared,
+        proof="The high word of C's row stride, a number below 2^31. It is not 0 only where a bit from 26 on is set: "
+        "then the stride is greater than both numbers it is compared with, as it was",
     ),
     Equivalent(
         family="gemm", change=r"s_cselect_b32 (s\d+), \1, 0 -> s_cselect_b32 \1, \1, (\d|1\d|3[12])",

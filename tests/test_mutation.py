@@ -224,7 +224,7 @@ def test_every_wait_and_barrier_that_is_needed_is_missed_when_dropped(tell: Prin
                 pairs = taken.needs_barrier(index) if barrier else taken.needs_wait(index, counter)
                 argument = None
                 if verdict.how == "missed" and pairs:
-                    argument = equivalents.not_needed(subject, pairs)
+                    argument = equivalents.not_needed(subject, pairs, index, counter)
                 elif verdict.how == "missed":
                     elsewhere = not barrier and bool(every.needs_wait(index, counter))
                     argument = f"nothing outstanding needs it{', but on a path that no launch takes' * elsewhere}"
