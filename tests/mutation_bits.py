@@ -149,6 +149,9 @@ def _give(access: Access, x: Sequence[Bits], scc: Bits) -> Bits:
     if shape == "bfe" and name.startswith("v_bfe_u32") and x[1].known and x[2].known:
         mask = (1 << x[2].may % 32) - 1
         return Bits(may=x[0].may >> x[1].may % 32 & mask, must=x[0].must >> x[1].may % 32 & mask)
+    if name == "s_bfe_u32" and x[1].known:
+        by, mask = x[1].may & 31, (1 << (x[1].may >> 16 & 127)) - 1
+        return Bits(may=x[0].may >> by & mask, must=x[0].must >> by & mask)
     if shape in ("add", "add3") and "co" not in name:
         return _sum(x)
     if shape == "add_lshl" and x[2].known:
@@ -428,10 +431,14 @@ class KnownBits:
         if found is None:
             return 0, ONES
         address, size = _read(self.lds_address(at), self.before[at] or {}), int(found[3]) // 8
+        # A number and what cannot be negative: the sum's bits alone do not say that it is no less.
+        made = max((n for n in range(at) if register(self.lds_address(at)) in self.steps[n].writes), default=0)
+        added = re.fullmatch(r"v_add_u32_e32 v\d+, (0x[0-9a-f]+|\d+), v\d+", self.steps[made].text)
+        least = int(added[1], 0) if added and address.most < ONES else address.must
         unit = size * (64 if found[2] else 1) if found[1] else 1
         given = {name: int(number) for name, number in re.findall(r"(offset[01]?):(\d+)", self.steps[at].text)}
         offsets = [unit * given.get(name, 0) for name in (("offset0", "offset1") if found[1] else ("offset",))]
-        return address.must + min(offsets), address.most + max(offsets) + size
+        return least + min(offsets), address.most + max(offsets) + size
 
     def needs(self, step: _Step, state: State, wanted: dict[int, int]) -> dict[int, int]:
         """The bits that an instruction asks for of what it reads, where `wanted` is asked of what it gives."""
@@ -640,7 +647,7 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
             arguments |= _pointer(at, 16 if name != "out0" and "_k_k_" in subject.name else 2)
         at += size
     # The tile's first row and column, the first row of a fragment (it has some inside, and M and N end a tile below
-    # 2^31), and the number of K tiles.
+    # 2^31), the number of K tiles, and that of the tiles up to one of the last.
     tile_m, tile_n, tile_k = _tile(subject)
     texts = "\n".join(line.text for line in subject.kernel.lines)
     results = {}
@@ -659,6 +666,10 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
             r"s_add_i32 (s\d+), s\d+, s\d+\n(?:.*\n){0,3}?s_mul_i32 s\d+, \1, (s\d+)\ns_mul_hi_i32 s\d+, \1, \2\n",
         ),
         (_below(2**31 // tile_k), -1, r"s_subb_u32 s\d+, s\d+, 0\n"),
+        (
+            _below(2**31 // tile_k), -1,
+            rf"s_add_i32 (s\d+), s\d+, 1\ns_lshl_b32 s\d+, \1, {tile_k.bit_length() - 1}\ns_cmp_le_i32 ",
+        ),
     ):  # fmt: skip
         for found in re.finditer(made, texts):
             at = texts[: found.start() if line else found.end()].count("\n") - 1 - line

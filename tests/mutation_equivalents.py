@@ -93,17 +93,21 @@ def _own_part(bits: KnownBits, at: int) -> tuple[str, str] | None:
     if found is None:
         return None
     made = max(n for n in range(at) if register(bits.lds_address(at)) in bits.steps[n].writes)
-    wave = re.fullmatch(r"s_lshr_b32 \w+, (s\d+), 6|s_bfe_u32 \w+, (s\d+), 0x(\d)0006", _making(bits, made, found[1]))
+    number = _making(bits, made, found[1])
+    added = re.fullmatch(r"s_add_i32 \w+, (s\d+), (s\d+)", number)
+    if added is not None:
+        # Of another number, which is 0.
+        made = max(n for n in range(made) if register(found[1]) in bits.steps[n].writes)
+        state = bits.before[made] or {}
+        left = [name for name in added.groups() if state.get(register(name), ANY).may]
+        number = _making(bits, made, left[0]) if len(left) == 1 else ""
+    wave = re.fullmatch(r"s_lshr_b32 \w+, (s\d+), 6|s_bfe_u32 \w+, (s\d+), 0x(\d)0006", number)
     if wave is None or _derived(bits, made, wave[1] or wave[2]) != "v0":
         return None
-    waves = _read_most(bits, 0) // 64 + 1
+    waves = bits.contract.registers[0].most // 64 + 1
     _, end = bits.lds_bytes(at)
     whole = wave[3] is None or 1 << int(wave[3]) >= waves
     return (found[2], found[3]) if whole and end <= waves << int(found[2]) else None
-
-
-def _read_most(bits: KnownBits, key: int) -> int:
-    return bits.contract.registers[key].most
 
 
 def _making(bits: KnownBits, at: int, name: str) -> str:
@@ -228,8 +232,36 @@ def _chooses_k(mutant: Mutant) -> bool:
 
 
 def _swapped_second(mutant: Mutant) -> bool:
-    register = mutant.before.split()[1][:-1]
-    return _near(mutant, rf"v_permlane(16|32)_swap_b32_e32 v\d+, {register}\n", behind=3)
+    """Whether the register is next asked by a swap, as its second."""
+    name = mutant.before.split()[1][:-1]
+    for step in known_bits(mutant.subject, True).steps[mutant.index + 1 :]:
+        if register(name) in step.reads | step.writes:
+            return re.fullmatch(rf"v_permlane(16|32)_swap_b32_e32 v\d+, {name}", step.text) is not None
+        if step.text.startswith(("s_branch", "s_cbranch")):
+            break
+    return False
+
+
+def _copied(mutant: Mutant) -> bool:
+    """Whether the two registers that differ were copied from one, or one from the other, in the code before."""
+    one, other = (re.findall(r"\b[vs]\d+\b", text) for text in (mutant.before, mutant.after or ""))
+    differ = [pair for pair in zip(one, other, strict=False) if pair[0] != pair[1]]
+    if len(one) != len(other) or len(differ) != 1 or re.sub(rf"\b{differ[0][0]}\b", "", mutant.before) == mutant.before:
+        return False
+    # Registers that hold the same have the same number; in straight code, with the same lanes active.
+    same: dict[int, int] = {}
+    labels = set(mutant.subject.kernel.labels.values())
+    for at, step in enumerate(known_bits(mutant.subject, True).steps[: mutant.index]):
+        if at in labels or step.text.startswith(("s_branch", "s_cbranch")) or {1126, 1127} & step.writes:
+            same = {}
+        copy = re.fullmatch(r"(?:v_mov_b32_e32|s_mov_b32) ([vs]\d+), ([vs]\d+)", step.text)
+        number = same.get(register(copy[2]), -register(copy[2]) - 1) if copy else 0
+        if copy:
+            same[register(copy[2])] = same[register(copy[1])] = number if number > 0 else at + 1
+        else:
+            same |= {key: at + 1 + (n << 20) for n, key in enumerate(sorted(step.writes), 1)}
+    left, right = (same.get(register(name), 0) for name in differ[0])
+    return mutant.index not in labels and left == right != 0
 
 
 def _no_rows(mutant: Mutant) -> bool:
@@ -375,11 +407,15 @@ EQUIVALENTS = (
         "(CDNA3 ISA, buffer resource descriptor)",
     ),
     Equivalent(
-        family="norm", change=r"v_mov_b32_e32 (v\d+), v\d+ -> v_mov_b32_e32 \1, v\d+",
+        family="norm topk", change=r"v_mov_b32_e32 (v\d+), v\d+ -> v_mov_b32_e32 \1, v\d+",
         holds=_swapped_second,
         proof="The second register of the swap: of what it held before, the lower half goes to the upper half of the "
-        "first, and its own upper half stays. Only the upper half changes, and lane 0, of which alone the sum is "
-        "asked, has later partners below",
+        "first, and its own upper half stays. Only the upper half changes, and lane 0, of which alone the result "
+        "is asked, has later partners below",
+    ),
+    Equivalent(
+        family="gemm norm topk", change=r"[vs]_.*", holds=_copied,
+        proof="Another register that holds the same: one is a copy of the other, and neither was written since",
     ),
     Equivalent(
         family="topk", change=r"v_cmp_(gt|lt)_i64_e64 (.*) -> v_cmp_(ge|le)_i64_e64 \2",

@@ -167,7 +167,7 @@ def _gemm(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -
     if signature.dtype == "float16":
         made.append(_tie(kernel, config, signature))
     for address in _ADDRESSES:
-        case = gemm_cases.case("address", 19, config.tile_n + 8, LOAD_ELEMENTS, signature)
+        case = gemm_cases.case("address", 19, config.tile_n + 8, LOAD_ELEMENTS, signature, batch=2)
         tensors = [_at(tensor, address + at * _APART) for at, tensor in enumerate(case.tensors)]
         made.append(_gemm_launch(kernel, dataclasses.replace(case, tensors=tuple(tensors)), values_only=True))
     m, n, k = 1280 + config.tile_m // 2 + 3, 1280 + config.tile_n // 2, config.tile_k + LOAD_ELEMENTS
@@ -182,7 +182,7 @@ def _gemm(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -
         # Twice the row before the first and the offset of a column outside, together, come close to 2^32.
         ((19, config.tile_n + 3, k), 2**29 - 8),
         # The row before the first and the offset of a column outside come to 2^32: the row's first byte.
-        ((19, config.tile_n + 3, k), 2**29),
+        ((config.tile_m, config.tile_n + 3, k), 2**29),
     ):
         made.append(_gemm_launch(kernel, _far(gemm_cases.case("far", *shape, signature), stride), values_only=True))
     return _subject(kernel.facts.name, "gemm", made)
