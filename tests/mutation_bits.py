@@ -178,13 +178,17 @@ def _sum(x: Sequence[Bits]) -> Bits:
 
 
 def _comparison(name: str, x: Sequence[Bits]) -> Bits:
-    """SCC of a comparison of numbers whose sign, where it counts, is known to be positive."""
+    """SCC of a comparison of numbers whose sign, where it counts, is known."""
     found = re.fullmatch(r"s_cmp_(eq|lg|lt|le|gt|ge)_[iu]32", name)
-    if found is None or ("i32" in name and (x[0].may | x[1].may) >> 31):
+    unsure = any(each.may >> 31 and not each.must >> 31 for each in x)
+    if found is None or ("i32" in name and unsure):
         return Bits(may=1)
     (a, b), how = x, found[1]
-    less, more = a.most < b.must, a.must > b.most
-    not_less, not_more = a.must >= b.most, a.most <= b.must
+    # In the order of signed numbers those with the sign come first.
+    flip = 1 << 31 if "i32" in name else 0
+    (a_least, a_most), (b_least, b_most) = ((each.must ^ flip, each.most ^ flip) for each in x)
+    less, more = a_most < b_least, a_least > b_most
+    not_less, not_more = a_least >= b_most, a_most <= b_least
     yes = {"lt": less, "le": not_more, "gt": more, "ge": not_less}.get(
         how, a.known and b.known and (a == b) == (how == "eq")
     )
@@ -525,6 +529,13 @@ class KnownBits:
             differ |= function(one) ^ function(other)
         return differ
 
+    def given(self, at: int, text: str) -> Bits:
+        """The first dword that `text` in place of instruction `at` gives."""
+        line = Line(number=1, text=text)
+        program = Program(dataclasses.replace(self.kernel, lines=(line,), labels=dict.fromkeys(self.kernel.labels, 0)))
+        (step,) = _steps([line], program, self.spills)
+        return self._results(step, self.before[at] or {}).get(step.dwords[0], ANY)
+
     def same(self, at: int, after: str) -> bool:
         """Whether `after` in place of instruction `at` gives all that is asked for, in every run."""
         old, state = self.steps[at], self.before[at]
@@ -670,8 +681,14 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
             _below(2**31 // tile_k), -1,
             rf"s_add_i32 (s\d+), s\d+, 1\ns_lshl_b32 s\d+, \1, {tile_k.bit_length() - 1}\ns_cmp_le_i32 ",
         ),
+        # What is left of M and N from a tile's first on; of a fragment, behind the loads, it may be negative.
+        (
+            _below(2**31 - 1), -1,
+            rf"s_sub_i32 (s\d+), s\d+, s\d+\n{kept}s_min_i32 s\d+, \1, (?:{tile_m}|{tile_n}|0x[0-9a-f]+)\n",
+        ),
     ):  # fmt: skip
-        for found in re.finditer(made, texts):
+        before_loads = "s_min_i32" in made
+        for found in re.finditer(made, texts[: texts.index("buffer_load")] if before_loads else texts):
             at = texts[: found.start() if line else found.end()].count("\n") - 1 - line
             results[at] = (bits,)
     return Contract(arguments=arguments, registers=registers, results=results)

@@ -264,26 +264,85 @@ def _copied(mutant: Mutant) -> bool:
     return mutant.index not in labels and left == right != 0
 
 
+def _loads_more(mutant: Mutant) -> bool:
+    """Whether the number that K is compared with, for a load, is never greater than it was."""
+    literal, bits = mutant.before.split(", ")[1], known_bits(mutant.subject, True)
+    new = bits.given(mutant.index, mutant.after or "")
+    lines = [line.text for line in mutant.subject.kernel.lines[mutant.index + 1 : mutant.index + 2]]
+    name = mutant.before.split()[1][:-1]
+    compared = re.fullmatch(rf"v_cmp_gt_i32_e32 vcc, s\d+, {name}", lines[0])
+    at = mutant.index + 1
+    before_choice = r"\Av_cmp.*\n((?!v_cmp.* vcc|.*v_cndmask).*\n)*"
+    chosen = before_choice + r"v_cndmask_b32_e\d+ v\d+, v\d+, \S+, vcc\n(.*\n)*?buffer_load.* lds"
+    behind = "\n".join(line.text for line in mutant.subject.kernel.lines[at : at + 30])
+    asked = [step for step in bits.steps[at:] if register(name) in step.reads | step.writes]
+    only = len(asked) > 1 and register(name) not in asked[1].reads
+    return bool(compared) and only and bool(re.match(chosen, behind)) and new.most <= int(literal, 0)
+
+
+def _row_behind(mutant: Mutant) -> bool:
+    """Whether it chooses the offset of a lane's row in C: nothing else asks for VCC."""
+    row = re.findall(r"v\d+", mutant.before)[0]
+    chosen = r"\Av_cmp.*\n((?!v_cmp.* vcc|.*v_cndmask|s_c?branch).*\n)*v_cndmask_b32_e32 (v\d+), (v\d+), v\d+, vcc\n"
+    lines = mutant.subject.kernel.lines
+    found = re.match(chosen, "\n".join(line.text for line in lines[mutant.index : mutant.index + 25]))
+    outside = found and any(line.text == f"v_bfrev_b32_e32 {found[3]}, 1" for line in lines)
+    lane = _making(known_bits(mutant.subject, True), mutant.index, row)
+    return bool(outside) and lane.endswith(", 15, v0") and not _near(mutant, "v_mfma", behind=9999)
+
+
+def _starts_near_zero(mutant: Mutant) -> bool:
+    """Whether a sum of fp16 products begins with a positive number below 2^-126 in place of 0."""
+    name, bits = mutant.before.split()[1][:-1], known_bits(mutant.subject, True)
+    old, new = (bits.given(mutant.index, text) for text in (mutant.before, mutant.after or ""))
+    asking = next((step.text for step in bits.steps[mutant.index + 1 :] if register(name) in step.reads), "")
+    total = re.fullmatch(r"v_mfma_f32_16x16x32_f16 .*, v\[(\d+):(\d+)\]", asking)
+    inside = total is not None and int(total[1]) <= int(name[1:]) <= int(total[2])
+    return inside and old.may == 0 and new.most < 2**23
+
+
 def _no_rows(mutant: Mutant) -> bool:
     rows = mutant.before.split()[2][:-1]
     return _near(mutant, rf"s_cmp_gt_i32 {rows}, 0\n(v_.*\n)*s_cselect_b32 (s\d+), \2, 0", behind=40)
 
 
-_STORING = re.compile(
-    r"s_or_b32 (s\d+), s\d+, s14\ns_lshl_b32 \1, \1, 1\ns_or_b32 \1, \1, s4\ns_and_b32 \1, \1, (?:15|7)\n"
-    r"s_or_b32 (?P<both>s\d+), \1, (?P<n>s\d+)\n"
-)
-
-
 def _chooses_how_to_store(mutant: Mutant) -> bool:
-    texts = "\n".join(line.text for line in mutant.subject.kernel.lines)
-    found, after = _STORING.search(texts), mutant.after or ""
-    at = mutant.index - texts[: found.start()].count("\n") if found else -1
-    if found is None or at not in range(5):
+    texts, after = [line.text for line in mutant.subject.kernel.lines], mutant.after or ""
+    made = re.match(r"s_\w+ (s\d+), ", mutant.before)
+    masked = max((n for n, text in enumerate(texts) if re.fullmatch(r"s_and_b32 (s\d+), \1, (15|7)", text)), default=0)
+    own = texts[masked].split()[1][:-1]
+    # The address and the strides, or-ed; then whether N is in whole stores, which stays.
+    chain, at = [], max(masked - 14, 0)
+    for wanted in (
+        rf"s_or_b32 {own}, s\d+, s\d+", rf"s_lshl_b32 {own}, {own}, 1", rf"s_or_b32 {own}, {own}, s\d+",
+        rf"s_and_b32 {own}, {own}, (15|7)", rf"s_or_b32 s\d+, {own}, s\d+",
+    ):  # fmt: skip
+        at = next((n for n in range(at, min(at + 8, len(texts))) if re.fullmatch(wanted, texts[n])), len(texts))
+        chain.append(at)
+        at += 1
+    if made is None or chain[-1] >= len(texts) or mutant.index not in chain:
         return False
-    if at == 4:
-        return after == f"s_or_b32 {found['both']}, {found['n']}, {found['n']}"
-    return re.fullmatch(rf"s_(and|or|xor|andn2|lsh[lr])_b32 {found[1]}, .*", after) is not None
+    if mutant.index == chain[-1]:
+        both, n = re.findall(r"s\d+", mutant.before)[0], re.findall(r"s\d+", mutant.before)[2]
+        return after == f"s_or_b32 {both}, {n}, {n}"
+    return re.fullmatch(rf"s_(and|or|xor|andn2|lsh[lr])_b32 {own}, .*", after) is not None
+
+
+def _some_lane(mutant: Mutant) -> bool:
+    """Whether a mask is asked by nothing but whether any of all lanes is in it."""
+    pair = mutant.before.split()[1][:-1]
+    low = int(pair[2:].split(":")[0])
+    keys, bits = {register(f"s{low}"), register(f"s{low + 1}")}, known_bits(mutant.subject, True)
+    asking = [n for n, step in enumerate(bits.steps) if n > mutant.index and keys & (step.reads | step.writes)]
+    texts = [bits.steps[n].text for n in asking]
+    until = next((n for n, text in enumerate(texts) if text.startswith(f"s_mov_b64 {pair},")), len(texts))
+    uses = [n for n, text in zip(asking[:until], texts, strict=False) if keys & bits.steps[n].reads]
+    state = [bits.before[n] or {} for n in uses]
+    full = all(x.get(key, ANY).must == ANY.may for x in state for key in (1126, 1127))
+    rest = [n for n in uses if bits.steps[n].text != f"s_and_b64 vcc, exec, {pair}"]
+    # Behind the branch that asks, other uses of the register have other contents: it has been written.
+    written = [n for n in asking if keys & bits.steps[n].writes]
+    return bool(uses) and full and all(written and n > written[0] for n in rest)
 
 
 def _spilled_pair(mutant: Mutant) -> bool:
@@ -354,6 +413,30 @@ EQUIVALENTS = (
         proof="The analysis of mutation_waits finds no operation that the wait covers and its change does not, and "
         "that is used before another wait covers it, on a path that a launch takes; or more than 15 LDS operations "
         "follow it, which the counter does not hold",
+    ),
+    Equivalent(
+        family="gemm",
+        change=r"v_or_b32_e32 (v\d+), \S+, v\d+ -> v_(or|and|xor|min_u|sub_u)\w* \1, .*",
+        holds=_loads_more,
+        proof="K of a lane in a tile, as it is asked whether to load: more lanes load. What they get is cleared "
+        "before it is multiplied, or it belongs to a tile behind the last; the descriptor keeps the load inside the "
+        "operand",
+    ),
+    Equivalent(
+        family="gemm", change=r"v_cmp_gt_i32_e32 vcc, (s\d+), (v\d+) -> v_cmp_ge_i32_e32 vcc, \1, \2",
+        holds=_row_behind,
+        proof="The row of C behind the last that exists: the descriptor ends with that, as row strides are from N on, "
+        "and the store is dropped as well",
+    ),
+    Equivalent(
+        family="gemm", change=r"v_mov_b32_e32 (v\d+), \S+ -> v_mov_b32_e32 \1, \S+",
+        holds=_starts_near_zero,
+        proof="A product of two fp16 is exact in fp32, and 0 or at least 2^-48: what the sum began with is less than half "
+        "a unit in its last place, and where nothing but 0 is added, it is 0 in fp16",
+    ),
+    Equivalent(
+        family="gemm", change=r"s_mov_b64 (s\[\d+:\d+\]), -1 -> s_mov_b64 \1, -\d+", holds=_some_lane,
+        proof="It is asked whether any lane is in the mask, where all are active",
     ),
     Equivalent(
         family="gemm", change=r"s_waitcnt vmcnt\(0\) lgkmcnt\(0\) -> s_waitcnt (vmcnt\(\d+\) )?lgkmcnt\(0\)",

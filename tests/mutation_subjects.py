@@ -157,6 +157,9 @@ def _gemm(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -
     for columns in (config.tile_n, config.tile_n + 3):
         near = gemm_cases.case("far batch", 19, columns, 2 * LOAD_ELEMENTS, signature, batch=4)
         made.append(_gemm_launch(kernel, _far_batch(near), values_only=True))
+        # Adding the second tile's column carries.
+        near = gemm_cases.case("far batch", 19, columns + 8, 2 * LOAD_ELEMENTS, signature, batch=2)
+        made.append(_gemm_launch(kernel, _far_batch(near, 2**33 - 8), values_only=True))
     # K ends in each of the tiles that are loaded before the loop, and in the first ones behind them.
     for tiles in range(1, config.stages + 3):
         case = gemm_cases.case("K's end", 3, 8, tiles * config.tile_k + LOAD_ELEMENTS, signature)
@@ -255,13 +258,13 @@ def _shifted(near: checks.Case, elements: int) -> checks.Case:
     return dataclasses.replace(near, tensors=(*near.tensors[:-1], whole[:, : out.shape[1]]))
 
 
-def _far_batch(near: checks.Case) -> checks.Case:
+def _far_batch(near: checks.Case, out_stride: int = 2**33 + 2**31) -> checks.Case:
     """Products so far apart that their number times the stride carries into the high word, whose own bits count too."""
     a, b, out = near.tensors
     wider = torch.empty(*out.shape[:2], out.shape[2] + LOAD_ELEMENTS, dtype=out.dtype)
     far = [
         _apart(each, stride)
-        for each, stride in ((a, 2**33 + 5 * 2**29), (b.mT, 2**33 + 3 * 2**30), (wider, 2**33 + 2**31))
+        for each, stride in ((a, 2**33 + 5 * 2**29), (b.mT, 2**33 + 3 * 2**30), (wider, out_stride))
     ]
     return dataclasses.replace(near, tensors=(far[0], far[1].mT, far[2][..., : out.shape[2]]))
 

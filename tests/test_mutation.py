@@ -25,7 +25,7 @@ from inductor_flydsl import config
 from inductor_flydsl.ops.gemm import GemmConfig
 
 # The last seed that was drawn afresh; docs/hazards.md has those before it.
-SEED = 6
+SEED = 7
 # Mutants per kernel and kind.
 NUMBER = {"gemm": 2, "norm": 4, "topk": 6}
 SMALL = GemmConfig(tile_m=32, tile_n=64, tile_k=64, waves_m=1, waves_n=2)
