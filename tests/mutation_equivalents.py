@@ -431,8 +431,8 @@ EQUIVALENTS = (
     Equivalent(
         family="gemm", change=r"v_mov_b32_e32 (v\d+), \S+ -> v_mov_b32_e32 \1, \S+",
         holds=_starts_near_zero,
-        proof="A product of two fp16 is exact in fp32, and 0 or at least 2^-48: what the sum began with is less than half "
-        "a unit in its last place, and where nothing but 0 is added, it is 0 in fp16",
+        proof="A product of two fp16 is exact in fp32, and 0 or at least 2^-48: what the sum began with is less than "
+        "half a unit in its last place, and where nothing but 0 is added, it is 0 in fp16",
     ),
     Equivalent(
         family="gemm", change=r"s_mov_b64 (s\[\d+:\d+\]), -1 -> s_mov_b64 \1, -\d+", holds=_some_lane,
