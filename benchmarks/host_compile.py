@@ -148,7 +148,9 @@ def _pytorch(folder: Path, tilings: Sequence[Any] | None = None, *, first: bool 
 
     backend = flydsl_compile.backends().simulate_launches(str(build.core_and_path()[1]))
     with flydsl_compile.settings(arch="gfx950", backend=backend, launch=True):
-        cache = {"FLYDSL_RUNTIME_ENABLE_CACHE": "1", "FLYDSL_RUNTIME_CACHE_DIR": str(folder)}
+        # What PyTorch leaves at FlyDSL's default: the check of the IR after each pass, which we switch off for ours.
+        cache = {"FLYDSL_DEBUG_ENABLE_VERIFIER": "1"}
+        cache |= {"FLYDSL_RUNTIME_ENABLE_CACHE": "1", "FLYDSL_RUNTIME_CACHE_DIR": str(folder)}
         with mock.patch.dict(os.environ, cache):
             if first:
                 yield compiled(pytorch.dense_configs()[-1], torch.float16)

@@ -38,18 +38,29 @@ def answers(
     try:
         while waiting or busy:
             while waiting and len(busy) < workers:
-                here, process = idle.pop() if idle else _started(context, function)
-                here.send(waiting[0])
+                fresh = not idle
+                here, process = _started(context, function) if fresh else idle.pop()
+                try:
+                    here.send(waiting[0])
+                except OSError:
+                    # Dead before it had the task. One that had nothing to do is replaced; one that never began is told.
+                    here.close()
+                    process.join()
+                    if fresh:
+                        yield waiting.popleft(), _died(process)
+                    continue
                 busy[here] = (process, waiting.popleft())
             for ready in wait(list(busy)):
                 assert isinstance(ready, Connection)
                 process, task = busy[ready]
                 try:
                     answer = ready.recv()
-                except EOFError:
+                except (EOFError, OSError):
+                    # OSError: the connection is reset where it never read the task.
                     del busy[ready]
+                    ready.close()
                     process.join()
-                    yield task, WorkerDied(f"the process that worked on it ended with {_end(process.exitcode)}")
+                    yield task, _died(process)
                     continue
                 if answer is None:
                     del busy[ready]
@@ -83,6 +94,10 @@ def _serve(connection: Connection, module: str, name: str) -> None:
         for answer in function(task):
             connection.send(answer)
         connection.send(None)
+
+
+def _died(process: Any) -> WorkerDied:
+    return WorkerDied(f"the process that worked on it ended with {_end(process.exitcode)}")
 
 
 def _end(code: int | None) -> str:

@@ -51,16 +51,19 @@ class Results:
 
     def __init__(self, folder: Path) -> None:
         self.path = folder / "bench" / "results.jsonl"
+        self.told = False
 
     def read(self) -> dict[Key, Time]:
         """All times so far; of two with the same key the later one."""
         try:
-            text = self.path.read_text()
+            text = self.path.read_bytes()
         except FileNotFoundError:
             return {}
         found = {}
         damaged = 0
-        for line in text.splitlines():
+        for line in text.split(b"\n"):
+            if not line:
+                continue
             try:
                 fields = json.loads(line)
                 found[Key(**fields["key"])] = Time(**fields["time"])
@@ -72,9 +75,20 @@ class Results:
         return found
 
     def add(self, key: Key, time: Time) -> None:
-        """Append one time, in one write: what a killed run leaves behind is whole but for its last line."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
+        """Append one time, in one write: what a killed run leaves behind is whole but for its last line.
+
+        A folder that cannot be written, or is full, costs the next run its start and this one nothing.
+        """
         line = json.dumps({"key": dataclasses.asdict(key), "time": dataclasses.asdict(time)}) + "\n"
+        try:
+            self._append(line)
+        except OSError as error:
+            if not self.told:
+                log.warning("%s could not be written (%s); the next run models again", self.path, error)
+            self.told = True
+
+    def _append(self, line: str) -> None:
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         with open(self.path, "ab+") as file:
             # Behind a line that a killed run cut short.
             if file.tell() and not _ends_a_line(file):

@@ -30,7 +30,11 @@ def studied(suite: str, name: str, shape: Shape, config: Any, *, folder: Path, c
         return found
     launches = side(name).launches(suite, shape, config)
     found = [timing.study(launch, ragged=SUITES[suite].ragged) for launch in launches]
-    for number, each in enumerate(found):
-        each.save(folder / "bench" / "studies" / f"{digest}-{number}.npz")
-    (folder / "bench" / "studies" / f"{digest}-{len(found)}.end").touch()
+    try:
+        for number, each in enumerate(found):
+            each.save(folder / "bench" / "studies" / f"{digest}-{number}.npz")
+        (folder / "bench" / "studies" / f"{digest}-{len(found)}.end").touch()
+    except OSError:
+        # A folder that cannot be written, or is full: as the kernel store, which says so, and the file of results.
+        pass
     return found

@@ -88,7 +88,8 @@ def _listed(names: list[str]) -> str:
 def compared(old: Path, new: Path) -> dict[str, Any]:
     """Two reports of one suite, written with --json, row by row: old over new, so that more than 1 is faster now.
 
-    Raises NotComparable across models, suites or peers, and where a file holds no report.
+    Of two peers only ours is compared. Raises NotComparable across models, suites or harnesses, and where a file holds
+    no report.
     """
     before, after = _report(old), _report(new)
     for field, words in (
@@ -120,6 +121,7 @@ def compared(old: Path, new: Path) -> dict[str, Any]:
         "model_hash": after["model_hash"],
         "rows": rows,
         "missing": missing,
+        "peers": {"before": before["peer"], "after": after["peer"]},
         "geomean_ours": geomean([row["ours_ratio"] for row in rows]),
         "geomean_peer": geomean([row["peer_ratio"] for row in rows]),
         "versions": {"before": before["versions"], "after": after["versions"]},
@@ -132,7 +134,13 @@ def _report(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise NotComparable(f"{path} holds no JSON ({error}); write it with bench SUITE --json") from None
     wanted = ("suite", "peer", "harness", "rows", "model_hash", "versions")
-    if not isinstance(report, dict) or any(name not in report for name in wanted):
+    columns = {"name", "ours_us", "ours_config", "peer_us", "peer_config"}
+    if (
+        not isinstance(report, dict)
+        or any(name not in report for name in wanted)
+        or not isinstance(report["rows"], list)
+        or not all(isinstance(row, dict) and columns <= row.keys() for row in report["rows"])
+    ):
         raise NotComparable(f"{path} holds no report of a suite; write it with bench SUITE --json")
     return report
 
@@ -151,5 +159,7 @@ def compared_lines(found: dict[str, Any]) -> Iterator[str]:
     for word in ("ours", "peer"):
         mean = found[f"geomean_{word}"]
         yield f"geometric mean, {word}: " + ("-" if mean is None else f"{mean:.3f}")
+    if found["peers"]["before"] != found["peers"]["after"]:
+        yield "the peer was {before} and is {after} now: only ours is compared".format(**found["peers"])
     if found["missing"]:
         yield f"only in the older file: {_listed(found['missing'])}"

@@ -82,12 +82,12 @@ def source_hash() -> str:
 
 @functools.cache
 def template_hash() -> str:
-    """sha256 over the sources of templates and ops: what decides a kernel's code, and its arguments, on our side."""
-    from inductor_flydsl import ops, templates
+    """sha256 over the sources of templates, configs and ops: our part in a kernel's code and arguments."""
+    from inductor_flydsl import configs, ops, templates
 
     digest = hashlib.sha256()
     shared = Path(__file__).with_name("epilogue.py")
-    own = [path for folder in (ops, templates) for path in sorted(Path(folder.__path__[0]).glob("*.py"))]
+    own = [path for folder in (configs, ops, templates) for path in sorted(Path(folder.__path__[0]).glob("*.py"))]
     for path in (shared, *own):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()

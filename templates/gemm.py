@@ -34,8 +34,8 @@ import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr import rocdl
 
+from inductor_flydsl.configs.gemm import GemmConfig, GemmSignature, kernargs, kernel_name
 from inductor_flydsl.epilogue import ITEM_BYTES
-from inductor_flydsl.ops.gemm import GemmConfig, GemmSignature, kernargs, kernel_name
 from inductor_flydsl.templates import epilogue as device_epilogue
 from inductor_flydsl.templates.gemm_layout import (
     CHUNK,
@@ -47,6 +47,7 @@ from inductor_flydsl.templates.gemm_layout import (
     Geometry,
     column_of_lds_row,
     swizzle,
+    transposed_place,
     transposed_swizzle,
 )  # fmt: skip
 from inductor_flydsl.templates.schedule import alternating, collect, issue_all, multiply_beside
@@ -276,7 +277,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             own_k, offsets = [], []
             for i in fx.range_constexpr(count):
                 position = thread + i * threads
-                at_k = position // (tile_rows // CHUNK)
+                at_k = transposed_place(position // (tile_rows // CHUNK), tile_rows)
                 row = (position % (tile_rows // CHUNK) ^ (transposed_swizzle(at_k, tile_rows) * 2)) * CHUNK
                 offset = (at_k * stride + row) * ELEMENT_BYTES
                 own_k.append(at_k)
@@ -397,12 +398,15 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             mask = transposed_swizzle(own_k, tile_rows)
             pairs = [((wave_first // MFMA_MN + i) ^ mask) * 32 for i in range(count)]
             own = (own_k + wave_k * (k_steps * MFMA_K)) * pitch + (fragment_row % 4) * 8
+            halves = [(transposed_place(own_k + half * 4, tile_rows) - own_k) * pitch for half in range(2)]
+            if fx.const_expr(tile_rows // 16 % 2 == 0):
+                halves = [0, 4 * pitch]
 
             def read_transposed(at: Any, step: int) -> Callable[[int], Any]:
                 def fragment(i: int) -> Any:
                     values = []
                     for half in fx.range_constexpr(2):
-                        place = at + own + pairs[i] + (step * MFMA_K + half * 4) * pitch
+                        place = at + own + pairs[i] + (step * MFMA_K * pitch + halves[half])
                         pointer = fx.to_llvm_ptr(fx.add_offset(lds, place))
                         part = half_type(rocdl.ds_read_tr16_b64(half_type.ir_type, pointer).result)
                         values += [part[at_k] for at_k in range(4)]
@@ -431,7 +435,8 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
 
         sums = [[fx.Float32x4(0.0) for j in range(fragments_n)] for i in range(fragments_m)]
         stage = fx.Int32(0)
-        for i in fx.range_constexpr(stages):
+        # A loop, as it would be an eighth of the kernel's code otherwise (128x128x64, 5 stages).
+        for i in range(0, stages, 1, unroll=1):  # type: ignore[call-overload]
             issue_all(loads_of(fx.Int32(i), fx.Int32(i)))
         k_tiles = (k + (config.tile_k - 1)) // config.tile_k
         rocdl.s_waitcnt(vmcnt=(stages - 1) * direct_loads, lgkmcnt=0)

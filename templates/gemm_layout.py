@@ -6,7 +6,7 @@ import dataclasses
 import math
 from typing import Any
 
-from inductor_flydsl.ops.gemm import GemmConfig, GemmSignature
+from inductor_flydsl.configs.gemm import GemmConfig, GemmSignature
 
 WAVE = 64
 MFMA_MN = 16
@@ -136,7 +136,7 @@ def transposed_swizzle(k: Any, tile_rows: int) -> Any:
 
     Half a wave of ds_read_b64_tr_b16 reads one pair of 8 rows, k = 0..3 and 8..11 of a block: they are to lie in 8
     different pairs modulo 256 bytes, the width of the banks. Bits 2 and above 3 of k do not matter, so that all reads
-    of a lane share one value.
+    of a lane share one value. Rows of an odd number of pairs change places instead: transposed_place().
     """
     pairs = tile_rows // 16
     free = pairs & -pairs
@@ -145,3 +145,12 @@ def transposed_swizzle(k: Any, tile_rows: int) -> Any:
     if free == 4:
         return ((k >> 1) & 1) | ((k >> 2) & 2)
     return (k >> 3) & 1 if free == 2 else k & 0
+
+
+def transposed_place(k: Any, tile_rows: int) -> Any:
+    """The LDS row of a transposed operand that holds `k`, and the k that this row holds: it is its own inverse.
+
+    Where a row is an odd number of 32-byte pairs, rows k and k + 8 start in the same bank, and nothing within a row
+    mends that: every second 8 rows have their halves exchanged.
+    """
+    return k ^ ((k >> 1) & 4) if tile_rows // 16 % 2 else k

@@ -11,6 +11,8 @@ import json
 import math
 import os
 import sys
+import threading
+import time
 import types
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -295,6 +297,36 @@ def test_a_line_cut_short_costs_that_line(stand_in: StandIn, tmp_path: Path) -> 
     assert len(Results(tmp_path / "store").read()) == 7
 
 
+def test_bytes_that_are_no_text_cost_their_line(stand_in: StandIn, tmp_path: Path) -> None:
+    found = report()
+    path = tmp_path / "store" / "bench" / "results.jsonl"
+    path.write_bytes(b"\xfd\xff\n" + path.read_bytes())
+    stand_in.modelled.clear()
+    assert report() == found and not stand_in.modelled
+
+
+def test_a_folder_that_cannot_be_written_costs_no_run(
+    stand_in: StandIn, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "store").mkdir()
+    (tmp_path / "store" / "bench").write_text("a file where the folder would be")
+    assert [row["ours_us"] for row in report(fresh=True)["rows"]] == [10, 22, None]
+    assert sum("could not be written" in each.message for each in caplog.records) == 1
+
+
+def test_a_study_that_cannot_be_kept_counts(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def save(path: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    made = types.SimpleNamespace(save=save)
+    timing = types.SimpleNamespace(
+        study=lambda launch, ragged: made, study_hash=lambda: "1", Study=types.SimpleNamespace(load=lambda path: None)
+    )
+    monkeypatch.setattr(studies, "side", lambda name: types.SimpleNamespace(launches=lambda *what: ["launch"]))
+    monkeypatch.setattr(studies, "timing", timing)
+    assert studies.studied("dense", "ours", shapes.dense()[0], "a", folder=tmp_path, code="") == [made]
+
+
 @pytest.mark.parametrize(("rows", "names"), [("2", ROWS[:2]), ("32x4096", ROWS[2:]), (None, None)])
 def test_rows(stand_in: StandIn, rows: str | None, names: tuple[str, ...] | None) -> None:
     found = [row["name"] for row in report(rows=rows)["rows"]]
@@ -353,6 +385,31 @@ def test_a_worker_that_dies_takes_only_its_task_with_it() -> None:
     assert found[2] == [0, 1, None] and found[3] == [0, 1, 2, None]
     assert found[9][:7] == list(range(7)) and isinstance(found[9][7], pool.WorkerDied)
     assert "signal SIGABRT" in str(found[9][7])
+
+
+def _nowhere(task: int) -> Iterator[int]:
+    yield task
+
+
+def test_a_worker_that_never_begins_takes_its_task_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_nowhere, "__qualname__", "nothing_of_this_name")
+    found = list(pool.answers([1, 2], _nowhere, workers=1))
+    assert [task for task, _ in found] == [1, 2]
+    assert all("exit code 1" in str(answer) and isinstance(answer, pool.WorkerDied) for _, answer in found)
+
+
+def _leaving(task: int) -> Iterator[int]:
+    threading.Timer(0.2, os._exit, (3,)).start()
+    yield task
+
+
+def test_a_worker_that_dies_idle_is_replaced() -> None:
+    found = []
+    for task, answer in pool.answers([1, 2], _leaving, workers=1):
+        found.append((task, answer))
+        if answer is None:
+            time.sleep(1)
+    assert found == [(1, 1), (1, None), (2, 2), (2, None)]
 
 
 def test_rows_of_a_worker_that_died_have_a_reason(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -530,7 +587,21 @@ def test_compare_across_models_is_refused(
     assert "has model_hash model-1" in err and "different models: run the older one again" in err
 
 
-@pytest.mark.parametrize("text", ["{", "[]", '{"rows": []}'])
+def test_compare_across_peers_compares_ours(
+    stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    old = written(tmp_path / "old.json", report())
+    new = written(tmp_path / "new.json", report() | {"peer": "triton"})
+    assert __main__.main(["bench", "compare", old, new]) == 0
+    out = capsys.readouterr().out
+    assert "geometric mean, ours: 1.000" in out and "geometric mean, peer: -" in out
+    assert "the peer was pytorch and is triton now: only ours is compared" in out
+
+
+WITH_ROWS = '{"suite": 1, "peer": 1, "harness": 1, "model_hash": 1, "versions": {}, "rows": %s}'
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"rows": []}', WITH_ROWS % "3", WITH_ROWS % '[{"name": "a"}]'])
 def test_compare_of_what_is_no_report(
     stand_in: StandIn, tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:

@@ -114,6 +114,44 @@ def test_a_missing_wait(name: str, use: str) -> None:
     assert not find(f"{load}\ns_waitcnt {wait}\n{consumer}").findings
 
 
+def test_a_flat_load_counts_as_a_global_one() -> None:
+    """docs/simulator.md names it: the ISA wants both counters at 0, and LLVM waits so."""
+    flat = "v_mov_b32_e32 v4, s6\nv_mov_b32_e32 v5, s7\ns_nop 1\nflat_load_dword v2, v[4:5]\n"
+    use = "v_add_u32_e32 v3, 1, v2"
+    assert kinds(find(flat + "s_waitcnt lgkmcnt(0)\n" + use)) == {"wait"}
+    assert not kinds(find(flat + "s_waitcnt vmcnt(0)\n" + use))
+    assert not kinds(find(flat + "global_load_dword v6, v1, s[6:7]\ns_waitcnt vmcnt(1)\n" + use))
+
+
+def test_own_writes_that_change_nothing_are_not_known() -> None:
+    """docs/simulator.md names it: each of two waves would read what it wrote itself, whatever their order."""
+    body = """
+    v_and_b32_e32 v3, 255, v1
+    v_mov_b32_e32 v5, 7
+    ds_write_b32 v3, v5
+    s_waitcnt lgkmcnt(0)
+    {barrier}
+    ds_read_b32 v2, v3
+    s_waitcnt lgkmcnt(0)
+    """
+    assert kinds(find(body.format(barrier=""), block=128)) == {"lds-race"}
+    assert not kinds(find(body.format(barrier="s_barrier"), block=128))
+
+
+def test_a_wait_counts_for_whole_registers() -> None:
+    """docs/simulator.md names it: lanes that the load does not write wait too, as LLVM's do."""
+    body = """
+    v_mov_b32_e32 v2, v0
+    s_mov_b64 exec, 0xffff
+    global_load_dword v2, v1, s[6:7]
+    s_mov_b64 exec, 0xff0000
+    {wait}
+    v_add_u32_e32 v3, 1, v2
+    """
+    assert kinds(find(body.format(wait=""))) == {"wait"}
+    assert not kinds(find(body.format(wait="s_waitcnt vmcnt(0)")))
+
+
 def test_the_wait_may_leave_younger_loads_outstanding() -> None:
     loads = "\n".join(f"global_load_dword v{4 + n}, v1, s[6:7] offset:{256 * n}" for n in range(4))
     use = "v_add_u32_e32 v10, 1, v5"

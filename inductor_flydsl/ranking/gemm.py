@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from inductor_flydsl.simulator.machine import Machine
 
 if TYPE_CHECKING:
-    from inductor_flydsl.ops.gemm import GemmConfig
+    from inductor_flydsl.configs.gemm import GemmConfig
 
 LDS_BYTES = 160 * 1024
 XCDS = 8

@@ -1,0 +1,1 @@
+"""What the kernels of an op fix, a file per op: configs, signatures, and which of them ship."""
