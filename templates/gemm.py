@@ -435,8 +435,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
 
         sums = [[fx.Float32x4(0.0) for j in range(fragments_n)] for i in range(fragments_m)]
         stage = fx.Int32(0)
-        # A loop, as it would be an eighth of the kernel's code otherwise (128x128x64, 5 stages).
-        for i in range(0, stages, 1, unroll=1):  # type: ignore[call-overload]
+        for i in fx.range_constexpr(stages):
             issue_all(loads_of(fx.Int32(i), fx.Int32(i)))
         k_tiles = (k + (config.tile_k - 1)) // config.tile_k
         rocdl.s_waitcnt(vmcnt=(stages - 1) * direct_loads, lgkmcnt=0)

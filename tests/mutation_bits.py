@@ -149,6 +149,9 @@ def _give(access: Access, x: Sequence[Bits], scc: Bits) -> Bits:
     if shape == "bfe" and name.startswith("v_bfe_u32") and x[1].known and x[2].known:
         mask = (1 << x[2].may % 32) - 1
         return Bits(may=x[0].may >> x[1].may % 32 & mask, must=x[0].must >> x[1].may % 32 & mask)
+    if name == "s_bfe_u32" and x[1].known:
+        by, mask = x[1].may & 31, (1 << (x[1].may >> 16 & 127)) - 1
+        return Bits(may=x[0].may >> by & mask, must=x[0].must >> by & mask)
     if shape in ("add", "add3") and "co" not in name:
         return _sum(x)
     if shape == "add_lshl" and x[2].known:
@@ -175,13 +178,17 @@ def _sum(x: Sequence[Bits]) -> Bits:
 
 
 def _comparison(name: str, x: Sequence[Bits]) -> Bits:
-    """SCC of a comparison of numbers whose sign, where it counts, is known to be positive."""
+    """SCC of a comparison of numbers whose sign, where it counts, is known."""
     found = re.fullmatch(r"s_cmp_(eq|lg|lt|le|gt|ge)_[iu]32", name)
-    if found is None or ("i32" in name and (x[0].may | x[1].may) >> 31):
+    unsure = any(each.may >> 31 and not each.must >> 31 for each in x)
+    if found is None or ("i32" in name and unsure):
         return Bits(may=1)
     (a, b), how = x, found[1]
-    less, more = a.most < b.must, a.must > b.most
-    not_less, not_more = a.must >= b.most, a.most <= b.must
+    # In the order of signed numbers those with the sign come first.
+    flip = 1 << 31 if "i32" in name else 0
+    (a_least, a_most), (b_least, b_most) = ((each.must ^ flip, each.most ^ flip) for each in x)
+    less, more = a_most < b_least, a_least > b_most
+    not_less, not_more = a_least >= b_most, a_most <= b_least
     yes = {"lt": less, "le": not_more, "gt": more, "ge": not_less}.get(
         how, a.known and b.known and (a == b) == (how == "eq")
     )
@@ -428,10 +435,14 @@ class KnownBits:
         if found is None:
             return 0, ONES
         address, size = _read(self.lds_address(at), self.before[at] or {}), int(found[3]) // 8
+        # A number and what cannot be negative: the sum's bits alone do not say that it is no less.
+        made = max((n for n in range(at) if register(self.lds_address(at)) in self.steps[n].writes), default=0)
+        added = re.fullmatch(r"v_add_u32_e32 v\d+, (0x[0-9a-f]+|\d+), v\d+", self.steps[made].text)
+        least = int(added[1], 0) if added and address.most < ONES else address.must
         unit = size * (64 if found[2] else 1) if found[1] else 1
         given = {name: int(number) for name, number in re.findall(r"(offset[01]?):(\d+)", self.steps[at].text)}
         offsets = [unit * given.get(name, 0) for name in (("offset0", "offset1") if found[1] else ("offset",))]
-        return address.must + min(offsets), address.most + max(offsets) + size
+        return least + min(offsets), address.most + max(offsets) + size
 
     def needs(self, step: _Step, state: State, wanted: dict[int, int]) -> dict[int, int]:
         """The bits that an instruction asks for of what it reads, where `wanted` is asked of what it gives."""
@@ -517,6 +528,13 @@ class KnownBits:
             one, other = ([*corner[:at], value, *corner[at:]] for value in (0, ONES))
             differ |= function(one) ^ function(other)
         return differ
+
+    def given(self, at: int, text: str) -> Bits:
+        """The first dword that `text` in place of instruction `at` gives."""
+        line = Line(number=1, text=text)
+        program = Program(dataclasses.replace(self.kernel, lines=(line,), labels=dict.fromkeys(self.kernel.labels, 0)))
+        (step,) = _steps([line], program, self.spills)
+        return self._results(step, self.before[at] or {}).get(step.dwords[0], ANY)
 
     def same(self, at: int, after: str) -> bool:
         """Whether `after` in place of instruction `at` gives all that is asked for, in every run."""
@@ -627,6 +645,9 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
     known = dict.fromkeys(("m", "n", "out0_row"), _below(2**31 - 1))
     known |= dict.fromkeys(("a_row", "b_row"), _below(gemm.MAX_LEADING_STRIDE))
     known["k"] = _below(gemm.MAX_LEADING_STRIDE, gemm.LOAD_ELEMENTS)
+    if "_k_k_" not in subject.name:
+        # Of other layouts only what all have.
+        known = dict.fromkeys(("m", "n", "k", "out0_row"), _below(2**31 - 1))
     arguments, at = {}, 0
     for name, kind in gemm.kernargs(gemm.signature("bfloat16")):
         size = 8 if kind == "i64" else 4
@@ -634,22 +655,67 @@ def contract(subject: Subject, *, ranged: bool) -> Contract:
         if name in known:
             arguments[at] = known[name]
         if name in ("a", "b", "out0"):
-            arguments |= _pointer(at, 2 if name == "out0" else 16)
+            arguments |= _pointer(at, 16 if name != "out0" and "_k_k_" in subject.name else 2)
         at += size
-    # The tile's first column and row, and that of a fragment: it has some inside, and M and N end a tile below 2^31.
-    tile_m, tile_n = (int(each) for each in re.findall(r"_(\d+)x(\d+)x", subject.name)[0])
+    # The tile's first row and column, the first row of a fragment (it has some inside, and M and N end a tile below
+    # 2^31), the number of K tiles, and that of the tiles up to one of the last.
+    tile_m, tile_n, tile_k = _tile(subject)
     texts = "\n".join(line.text for line in subject.kernel.lines)
     results = {}
-    behind = r"(?:.*\n){1,14}?"
-    for multiple, line, made in (
-        (tile_n, 0, rf"s_sub_i32 (s\d+), \1, s\d+\ns_lshl_b32 s\d+, \1, {tile_n.bit_length() - 1}\n"),
-        (tile_m, 0, rf"s_cselect_b32 (s\d+), s\d+, \1\n{behind}s_lshl_b32 s\d+, \1, {tile_m.bit_length() - 1}\n"),
-        (1, -1, r"s_add_i32 (s\d+), s\d+, s\d+\n(?:.*\n){0,3}?s_mul_i32 s\d+, \1, s14\ns_mul_hi_i32 s\d+, \1, s14\n"),
+    kept = r"(?:(?!s_\w+ \1,).*\n){0,30}?"
+    for bits, line, made in (
+        (
+            _below(2**31 - 1, tile_m), 0,
+            rf"s_sub_i32 (s\d+), .*\n{kept}s_lshl_b32 s\d+, \1, {tile_m.bit_length() - 1}\n",
+        ),
+        (
+            _below(2**31 - 1, tile_n), 0,
+            rf"s_cselect_b32 (s\d+), s\d+, \1\n{kept}s_lshl_b32 s\d+, \1, {tile_n.bit_length() - 1}\n",
+        ),
+        (
+            _below(2**31 - 1), -1,
+            r"s_add_i32 (s\d+), s\d+, s\d+\n(?:.*\n){0,3}?s_mul_i32 s\d+, \1, (s\d+)\ns_mul_hi_i32 s\d+, \1, \2\n",
+        ),
+        (_below(2**31 // tile_k), -1, r"s_subb_u32 s\d+, s\d+, 0\n"),
+        (
+            _below(2**31 // tile_k), -1,
+            rf"s_add_i32 (s\d+), s\d+, 1\ns_lshl_b32 s\d+, \1, {tile_k.bit_length() - 1}\ns_cmp_le_i32 ",
+        ),
+        # What is left of M and N from a tile's first on; of a fragment, behind the loads, it may be negative.
+        (
+            _below(2**31 - 1), -1,
+            rf"s_sub_i32 (s\d+), s\d+, s\d+\n{kept}s_min_i32 s\d+, \1, (?:{tile_m}|{tile_n}|0x[0-9a-f]+)\n",
+        ),
     ):  # fmt: skip
-        for found in re.finditer(made, texts):
+        before_loads = "s_min_i32" in made
+        for found in re.finditer(made, texts[: texts.index("buffer_load")] if before_loads else texts):
             at = texts[: found.start() if line else found.end()].count("\n") - 1 - line
-            results[at] = (_below(2**31 - 1, multiple),)
+            results[at] = (bits,)
     return Contract(arguments=arguments, registers=registers, results=results)
+
+
+def _tile(subject: Subject) -> tuple[int, ...]:
+    """A GEMM's tile_m, tile_n and tile_k."""
+    return tuple(int(each) for each in re.findall(r"_(\d+)x(\d+)x(\d+)_", subject.name)[0])
+
+
+def tail_rounds(subject: Subject) -> int:
+    """How many K tiles a GEMM's loop over the last ones has at most: as many as a round of the pipelined loop.
+
+    A round has an even number of steps, so that it takes two K tiles where a tile has an odd number for each wave.
+    """
+    waves_k = int(re.findall(r"_w\d+x\d+x(\d+)_", subject.name)[0])
+    return 1 + _tile(subject)[2] // (32 * waves_k) % 2
+
+
+def tail_of(subject: Subject) -> tuple[int, int] | None:
+    """The first line of a GEMM's loop over the last K tiles, and the branch before it, which jumps out of the loop."""
+    texts = [line.text for line in subject.kernel.lines]
+    waits = [at for at, text in enumerate(texts) if text == "s_waitcnt vmcnt(0) lgkmcnt(0)"]
+    for head in sorted(set(subject.kernel.labels.values())):
+        if head > 0 and texts[head - 1].startswith("s_cbranch_scc0") and any(head <= at < head + 5 for at in waits):
+            return head, head - 1
+    return None
 
 
 def register(name: str) -> int:
@@ -701,6 +767,10 @@ def _peer_contract(subject: Subject, registers: State) -> Contract:
 @functools.lru_cache(maxsize=2)
 def known_bits(subject: Subject, ranged: bool) -> KnownBits:
     after = Waits(subject.kernel).next
+    tail = tail_of(subject) if ranged and subject.family == "gemm" and tail_rounds(subject) == 1 else None
+    if tail is not None:
+        # The one K tile that the pipelined loop leaves has no next one.
+        after[tail[1]] = [each for each in after[tail[1]] if each != tail[0]]
     return KnownBits(subject.kernel, subject.program, after, contract(subject, ranged=ranged))
 
 

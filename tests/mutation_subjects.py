@@ -157,8 +157,20 @@ def _gemm(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -
     for columns in (config.tile_n, config.tile_n + 3):
         near = gemm_cases.case("far batch", 19, columns, 2 * LOAD_ELEMENTS, signature, batch=4)
         made.append(_gemm_launch(kernel, _far_batch(near), values_only=True))
+        # Adding the second tile's column carries.
+        near = gemm_cases.case("far batch", 19, columns + 8, 2 * LOAD_ELEMENTS, signature, batch=2)
+        made.append(_gemm_launch(kernel, _far_batch(near, 2**33 - 8), values_only=True))
+    # K ends in each of the tiles that are loaded before the loop, and in the first ones behind them.
+    for tiles in range(1, config.stages + 3):
+        case = gemm_cases.case("K's end", 3, 8, tiles * config.tile_k + LOAD_ELEMENTS, signature)
+        made.append(_gemm_launch(kernel, case, values_only=True))
+    for tiles in (config.stages + 1, config.stages + 2):
+        for operand in (0, 1):
+            made.append(_infinite(kernel, config, signature, tiles, operand))
+    if signature.dtype == "float16":
+        made.append(_tie(kernel, config, signature))
     for address in _ADDRESSES:
-        case = gemm_cases.case("address", 19, config.tile_n + 8, LOAD_ELEMENTS, signature)
+        case = gemm_cases.case("address", 19, config.tile_n + 8, LOAD_ELEMENTS, signature, batch=2)
         tensors = [_at(tensor, address + at * _APART) for at, tensor in enumerate(case.tensors)]
         made.append(_gemm_launch(kernel, dataclasses.replace(case, tensors=tuple(tensors)), values_only=True))
     m, n, k = 1280 + config.tile_m // 2 + 3, 1280 + config.tile_n // 2, config.tile_k + LOAD_ELEMENTS
@@ -172,6 +184,8 @@ def _gemm(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -
         ((19, config.tile_n + 3, k), 2**30 + 8),
         # Twice the row before the first and the offset of a column outside, together, come close to 2^32.
         ((19, config.tile_n + 3, k), 2**29 - 8),
+        # The row before the first and the offset of a column outside come to 2^32: the row's first byte.
+        ((config.tile_m, config.tile_n + 3, k), 2**29),
     ):
         made.append(_gemm_launch(kernel, _far(gemm_cases.case("far", *shape, signature), stride), values_only=True))
     return _subject(kernel.facts.name, "gemm", made)
@@ -183,6 +197,40 @@ def _gemm_launch(kernel: launch.Kernel, case: checks.Case, **options: Any) -> _M
     found = _record(functools.partial(kernel.simulate, *case.tensors, assumptions=flipped))
     name = ", ".join([f"{case.name} {case.shape}", *flipped])
     return found, _launch(name, found, poison=case.poison, right=functools.partial(_is_right, case), **options)
+
+
+def _infinite(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature, tiles: int, operand: int) -> _Made:
+    """Sums that are infinite, by a whole K tile of A or of B that lay where the tail is: what is left there times 0 is
+    NaN."""
+    case = gemm_cases.case("infinite", config.tile_m, config.tile_n, tiles * config.tile_k + LOAD_ELEMENTS, signature)
+    a, b, out = case.tensors
+    first = (tiles - config.stages) * config.tile_k
+    pair = (a, b.mT)
+    pair[operand][:, first : first + config.tile_k] = float("inf")
+    pair[1 - operand][:, first : first + config.tile_k].abs_().clamp_min_(0.5)
+    return _exact(kernel, case, torch.full_like(out, float("inf")), assumptions=("dma_keeps_lds",))
+
+
+def _tie(kernel: launch.Kernel, config: GemmConfig, signature: GemmSignature) -> _Made:
+    """Sums of half the least fp16, which round to 0: what is added to them shows, if it is no less than 2^-48."""
+    case = gemm_cases.case("ties", config.tile_m, config.tile_n, config.tile_k + LOAD_ELEMENTS, signature)
+    a, b, out = case.tensors
+    for tensor, value in ((a, 2.0**-12), (b.mT, 2.0**-13)):
+        tensor.zero_()
+        tensor[:, 0] = value
+    return _exact(kernel, case, torch.zeros_like(out))
+
+
+def _exact(
+    kernel: launch.Kernel, case: checks.Case, expected: torch.Tensor, assumptions: tuple[str, ...] = ()
+) -> _Made:
+    case.poison()
+    found = _record(functools.partial(kernel.simulate, *case.tensors, assumptions=assumptions))
+    return found, _launch(
+        f"{case.name} {case.shape}", found, poison=case.poison,
+        right=_holding(lambda: torch.equal(case.tensors[-1], expected), *case.tensors),
+        values_only=True, assumptions=assumptions,
+    )  # fmt: skip
 
 
 def _is_right(case: checks.Case) -> bool:
@@ -210,13 +258,13 @@ def _shifted(near: checks.Case, elements: int) -> checks.Case:
     return dataclasses.replace(near, tensors=(*near.tensors[:-1], whole[:, : out.shape[1]]))
 
 
-def _far_batch(near: checks.Case) -> checks.Case:
+def _far_batch(near: checks.Case, out_stride: int = 2**33 + 2**31) -> checks.Case:
     """Products so far apart that their number times the stride carries into the high word, whose own bits count too."""
     a, b, out = near.tensors
     wider = torch.empty(*out.shape[:2], out.shape[2] + LOAD_ELEMENTS, dtype=out.dtype)
     far = [
         _apart(each, stride)
-        for each, stride in ((a, 2**33 + 5 * 2**29), (b.mT, 2**33 + 3 * 2**30), (wider, 2**33 + 2**31))
+        for each, stride in ((a, 2**33 + 5 * 2**29), (b.mT, 2**33 + 3 * 2**30), (wider, out_stride))
     ]
     return dataclasses.replace(near, tensors=(far[0], far[1].mT, far[2][..., : out.shape[2]]))
 
@@ -272,12 +320,14 @@ def peers() -> Iterator[Subject]:
     for n, k in REGISTER:
         rows = [_rows(n, content) for content in CONTENTS]
         made = [_topk(each, k, radix=False) for each in rows]
-        made += [_topk(each, k, radix=False, values_only=True) for each in (_varied(n, k), _one_lane(n, k))]
+        shown = (_varied(n, k), _one_lane(n, k), _payloads(n, k, threads=64))
+        made += [_topk(each, k, radix=False, values_only=True) for each in shown]
         made += [_topk(_rows(n, "normal"), k, radix=False, address=address) for address in _ADDRESSES]
         yield _subject(f"topk register {n} {k}", "topk", made)
     for n, k in RADIX:
         made = [_topk(_rows(n, content), k, radix=True) for content in CONTENTS]
-        made.append(_topk(_thresholds(n, k), k, radix=True, values_only=True))
+        shown = (_thresholds(n, k), _payloads(n, k, threads=256))
+        made += [_topk(each, k, radix=True, values_only=True) for each in shown]
         made += [_topk(_rows(n, "normal"), k, radix=True, address=address) for address in _ADDRESSES]
         yield _subject(f"topk radix {n} {k}", "topk", made)
 
@@ -402,6 +452,23 @@ def _one_lane(n: int, k: int) -> torch.Tensor:
     theirs = (lane == one) | (lane == other) & (torch.arange(rows)[:, None] >= rows // 2)
     x = torch.randn(rows, n, generator=draw) + torch.randn(rows, 1, generator=draw)
     return torch.where(theirs, x, x - 100.0)
+
+
+def _payloads(n: int, k: int, *, threads: int) -> torch.Tensor:
+    """For each bit of a NaN's payload, and each of the elements that a thread loads four at a time, a row in which the
+    NaNs have that bit alone, all of the k greatest are NaNs and all others infinite."""
+    slots = n // threads
+    step = min(k, slots)
+    made = []
+    for bit in range(23):
+        for first in range(0, slots, step):
+            row = torch.full((n,), float("inf"))
+            for at in range(k):
+                # From other threads each time; never the first of all, which would win as an infinity too.
+                slot, thread = first + at % step, 1 + (7 * at + bit) % (threads - 1)
+                row.view(torch.int32)[slot // 4 * 4 * threads + 4 * thread + slot % 4] = 0x7F800000 | 1 << bit
+            made.append(row)
+    return torch.stack(made)
 
 
 def _thresholds(n: int, k: int) -> torch.Tensor:

@@ -16,7 +16,8 @@ from collections.abc import Sequence
 from inductor_flydsl.simulator.assembly import Kernel
 
 _REGISTER = re.compile(r"\b([vsa])(\d+)\b|\b([vsa])\[(\d+):(\d+)\]")
-LGKM_CAPACITY = 15
+# Issue waits where a counter is full, so that the first of one more is back: the hazard mode assumes so.
+CAPACITY = {"lds": 15, "vm": 63}
 _COUNT = re.compile(r"(vmcnt|lgkmcnt)\((\d+)\)")
 
 
@@ -48,7 +49,7 @@ class Use:
 class Pair:
     """The operation that is waited for and what needs it: by a `register`, or perhaps by LDS (`lds`).
 
-    `full`: by a register, which so many younger operations follow that the counter does not hold them.
+    `full`: by a register, or at a barrier, where so many younger operations follow that the counter does not hold them.
     """
 
     kind: str
@@ -174,14 +175,16 @@ class Waits:
             if phase == 3 or (phase == 2 and self.texts[at] == "s_barrier"):
                 continue
             if phase < 2 and self._clashes(produced, use):
-                # Issue waits where the counter is full, so that the first of 16 is back: the hazard mode assumes so.
-                full = produced.queue == "lds" and younger >= LGKM_CAPACITY
+                full = younger >= CAPACITY.get(produced.queue, 99)
                 found.append(Pair(kind="full" if full else "register", producer=operation, consumer=at))
                 continue
             crossing = phase or {produced.queue, use.queue} == {"vm", "lds"}
             if crossing and produced.may_meet_in_lds(use):
                 found.append(Pair(kind="lds", producer=operation, consumer=at))
             if self.texts[at] == "s_barrier" and (produced.reads_lds or produced.writes_lds):
+                if younger >= CAPACITY.get(produced.queue, 99):
+                    found.append(Pair(kind="full", producer=operation, consumer=at))
+                    continue
                 phase = max(phase, 1)
             younger += use.queue == produced.queue
             work += [(after, phase, younger) for after in self.next[at]]

@@ -18,7 +18,8 @@ def cases(config: GemmConfig, signature: GemmSignature) -> Iterator[Case]:
     unit_n = LOAD_ELEMENTS if signature.load_b == "mn" else 1
     ragged_m = config.tile_m + config.tile_m // 2 + 3 * unit_m
     ragged_n = config.tile_n + config.tile_n // 2 + (1 if unit_n > 1 else 5) * unit_n
-    long_k = (3 * config.stages + 1) * config.tile_k + unit
+    # The last K tile lies in the first stage, where what follows the main loop may begin to use LDS.
+    long_k = 3 * config.stages * config.tile_k + unit
     shapes = {
         "full tile": (config.tile_m, config.tile_n, config.tile_k * config.stages),
         "ragged edges": (ragged_m, ragged_n, config.tile_k + unit),
@@ -27,12 +28,13 @@ def cases(config: GemmConfig, signature: GemmSignature) -> Iterator[Case]:
     }
     for name, (m, n, k) in shapes.items():
         yield case(name, m, n, k, signature)
-    yield case("ragged, strided", ragged_m, ragged_n, long_k, signature, padding=LOAD_ELEMENTS)
+    yield case("ragged, strided", ragged_m, ragged_n, long_k, signature, padding=LOAD_ELEMENTS, out_padding=5)
     # Wide stores with rows and columns beyond the edge; rows that begin aligned and do not end so; both with a tail of
-    # K that lacks one load.
+    # K that lacks one load, behind one K tile and behind two.
     whole_n, short_k = config.tile_n + config.tile_n // 2, 2 * config.tile_k - unit
     yield case("ragged, wide stores", ragged_m, whole_n + LOAD_ELEMENTS, short_k, signature, padding=LOAD_ELEMENTS)
     ragged_n = whole_n + (3 if unit_n == 1 else LOAD_ELEMENTS)
+    short_k += config.tile_k
     yield case("ragged, aligned rows", ragged_m, ragged_n, short_k, signature, padding=LOAD_ELEMENTS, out_padding=5)
     yield case("a batch", unit_m, 3 * unit_n, config.tile_k + unit, signature, padding=LOAD_ELEMENTS, batch=3)
 
