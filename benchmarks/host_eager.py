@@ -36,7 +36,11 @@ def run(fake_runtime: Callable[[contextlib.ExitStack], None]) -> Iterator[Row]:
     """Yields the rows; `fake_runtime` puts a library that launches nothing in libamdhip64's place."""
     a = torch.randn(8, 8, dtype=torch.bfloat16)
     call = functools.partial(torch.mm, a, a)
-    ways = {"plain": contextlib.nullcontext, "pass": _pass_through, "declined": _ours}
+    ways: dict[str, Callable[[], contextlib.AbstractContextManager[None]]] = {
+        "plain": contextlib.nullcontext,
+        "pass": _pass_through,
+        "declined": _ours,
+    }
     if _router_exists():
         ways["router"] = _router
     seconds: dict[str, list[float]] = {name: [] for name in ways}

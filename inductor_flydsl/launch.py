@@ -214,7 +214,7 @@ class Kernel:
             keep=(*work.reads, *work.writes),
         )
 
-    def prepare(self, *tensors: torch.Tensor) -> Callable[..., None]:
+    def prepare(self, *tensors: torch.Tensor) -> Callable[..., object]:
         """A launch for tensors of these shapes, strides and alignments, of which later calls give others.
 
         On HIP what does not change is packed once, and a call costs little more than HIP's own; an input may then be

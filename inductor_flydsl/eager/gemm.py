@@ -184,7 +184,7 @@ class _Product:
             added.expand(*a.shape[:-1], b.shape[-1])
         except RuntimeError:
             return False
-        return added.dtype == a.dtype and added.device == a.device
+        return bool(added.dtype == a.dtype and added.device == a.device)
 
     def _decide(
         self,
