@@ -32,6 +32,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(autouse=True)
 def fresh(store: Path) -> Iterator[None]:
     """No graph, counter, option or simulated device from another test; graphs are lowered, not read from a cache."""
+    # Importing the eager overrides switches them on, and some test files import them.
+    registry = sys.modules.get("inductor_flydsl.eager.registry")
+    if registry is not None:
+        registry.disable()
     torch.manual_seed(0)
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
@@ -43,6 +47,8 @@ def fresh(store: Path) -> Iterator[None]:
         yield
     assert device.simulated_arch() is None, "a test left simulate() on"
     assert not activation.enabled_globally(), "a test left enable() on"
+    registry = sys.modules.get("inductor_flydsl.eager.registry")
+    assert registry is None or not registry._state.wanted, "a test left the eager overrides on"
 
 
 @pytest.fixture

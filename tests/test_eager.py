@@ -246,6 +246,19 @@ def test_explain_says_what_was_decided(simulated: None) -> None:
         eager.explain(work)
 
 
+def test_both_explains_are_functions(python: Python) -> None:
+    code = (
+        "import torch, inductor_flydsl, inductor_flydsl.eager as eager\n"
+        "w = torch.ones(8, 8).bfloat16()\n"
+        "with inductor_flydsl.simulate():\n"
+        "    print(len(eager.explain(torch.mm, w, w)))\n"
+        "eager.disable()\n"
+        "with inductor_flydsl.simulate():\n"
+        "    print(len(inductor_flydsl.explain(lambda a: a @ a, w)))\n"
+    )
+    assert python(code).stdout.split() == ["1", "1"]
+
+
 def test_a_decision_is_counted_once(simulated: None, counters: Counter[str]) -> None:
     eager.enable()
     for _ in range(5):

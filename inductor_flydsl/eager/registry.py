@@ -82,7 +82,7 @@ def explain(fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
     Like inductor_flydsl.explain(), which does it for torch.compile: a Report, which prints as a table.
     """
-    from inductor_flydsl.explain import Report, Row
+    from inductor_flydsl.report import Report, Row
 
     with _state.lock:
         if not _state.wanted:
