@@ -82,7 +82,8 @@ static void start(Shadow *shadow, Wave *waves, const u32 *workgroup) {
     for (u32 n = 0; n < shadow->wave_count; ++n) {
         start_wave(&waves[n], workgroup);
         WaveShadow *mine = &shadow->waves[n];
-        mine->vm.head = mine->vm.count = mine->lgkm.head = mine->lgkm.count = 0;
+        empty(&mine->vm);
+        empty(&mine->lgkm);
         mine->pending = (Registers){{0}, {0}};
         start_defined(&waves[n]);
         mine->time = 1;

@@ -44,11 +44,6 @@ static void settle(Wave *wave, u32 operation) {
 
 /* ---- late effects */
 
-static Pending *push(Queue *queue) {
-    Pending *entry = &queue->entries[(queue->head + queue->count++) % RING];
-    return entry;
-}
-
 static u32 take_rows(Pending *entry, const Wave *wave, const Registers *set) {
     u32 count = 0;
     for (u32 word = 0; word < 8; ++word) {
@@ -169,10 +164,7 @@ static int land(Wave *wave, Pending *entry) {
 int retire_vm(Wave *wave, u32 remaining) {
     Queue *queue = &own(wave)->vm;
     while (queue->count > remaining) {
-        Pending *entry = &queue->entries[queue->head];
-        queue->head = (queue->head + 1) % RING;
-        --queue->count;
-        int status = land(wave, entry);
+        int status = land(wave, pop(queue));
         if (status) return status;
     }
     return CONTINUE;
@@ -181,33 +173,27 @@ int retire_vm(Wave *wave, u32 remaining) {
 /* LDS instructions retire in order; scalar loads, in any order, are only known to be back when nothing is left. */
 int retire_lgkm(Wave *wave, u32 remaining) {
     Queue *queue = &own(wave)->lgkm;
-    u32 lds = 0, kept = 0;
-    for (u32 n = 0; n < queue->count; ++n)
-        lds += queue->entries[(queue->head + n) % RING].access->effect != EFFECT_SCALAR_LOAD;
-    for (u32 n = 0; n < queue->count; ++n) {
-        Pending *entry = &queue->entries[(queue->head + n) % RING];
+    u32 lds = 0;
+    for (u32 n = 0; n < queue->count; ++n) lds += pending(queue, n)->access->effect != EFFECT_SCALAR_LOAD;
+    for (u32 n = queue->count; n; --n) {
+        /* What stays moves behind what has not been looked at: in the end all that stays stands in its order. */
+        Pending *entry = pop(queue);
         bool scalar_load = entry->access->effect == EFFECT_SCALAR_LOAD;
         if (scalar_load ? remaining == 0 : lds > remaining) {
             lds -= !scalar_load;
             int status = land(wave, entry);
             if (status) return status;
-            if (kept) continue;
-            queue->head = (queue->head + 1) % RING;
-            --queue->count;
-            --n;
         } else {
-            Pending *to = &queue->entries[(queue->head + kept++) % RING];
-            if (to != entry) *to = *entry;
+            push(queue);
         }
     }
-    queue->count = kept;
     return CONTINUE;
 }
 
 static int sample_reads(Wave *wave) {
     Queue *queue = &own(wave)->lgkm;
     for (u32 n = 0; n < queue->count; ++n) {
-        Pending *entry = &queue->entries[(queue->head + n) % RING];
+        Pending *entry = pending(queue, n);
         if (!entry->late) continue;
         int status = sample(wave, entry);
         if (status) return status;
@@ -236,7 +222,6 @@ int issue(Wave *wave, const Instruction *in, const Access *access, u32 instructi
         if (!status && queue->count >= LGKM_CAPACITY) status = retire_lgkm(wave, 0);
     }
     if (status) return status;
-    if (!queue->count) queue->head = 0; /* the same few entries stay in the cache */
     u32 operation = new_operation(shadow, wave, instruction, effect);
     if (!operation) return raise_fault(wave, FAULT_HOST, -1, 0, 0, "%s", "");
     if (effect == EFFECT_LDS_WRITE || effect == EFFECT_LDS_ATOMIC) {

@@ -74,10 +74,29 @@ static inline u32 covered(u64 dword, u64 from, u64 to) {
     return mask;
 }
 
-static void read_lds(Shadow *shadow, const Wave *wave, u32 operation, u64 from, u64 to) {
-    u32 *mine = shadow->lds_readers + (u64)wave->id * shadow->lds_dwords, last = operation;
+/* What four dwords from a multiple of 16 bytes on have in common: most accesses are of so many, and of one kind. */
+static inline bool all_equal(const u32 *four) {
+    u64 pairs[2];
+    memcpy(pairs, four, sizeof pairs);
+    return pairs[0] == pairs[1] && four[0] == four[1];
+}
+
+static void read_lds(Shadow *shadow, const Wave *wave, u32 operation, u64 from, u64 to, u32 *judged) {
+    u32 *mine = shadow->lds_readers + (u64)wave->id * shadow->lds_dwords, last = *judged;
     u16 bit = (u16)(1u << wave->id);
-    for (u64 at = from / 4; at < (to + 3) / 4; ++at) {
+    u64 at = from / 4;
+    const u32 *four = shadow->lds_writer + at;
+    if (!(from & 3) && to - from == 16 && all_equal(four) && four[0] && !(four[0] & SPLIT)) {
+        if (four[0] != last) judge_lds(shadow, four[0], operation, at * 4);
+        *judged = four[0];
+        u64 bits;
+        memcpy(&bits, shadow->lds_reader_mask + at, sizeof bits);
+        bits |= bit * 0x0001000100010001u;
+        memcpy(shadow->lds_reader_mask + at, &bits, sizeof bits);
+        for (int n = 0; n < 4; ++n) mine[at + n] = operation;
+        return;
+    }
+    for (; at < (to + 3) / 4; ++at) {
         u32 writer = shadow->lds_writer[at];
         if (writer & SPLIT) {
             u32 mask = covered(at, from, to);
@@ -96,6 +115,7 @@ static void read_lds(Shadow *shadow, const Wave *wave, u32 operation, u64 from, 
         mine[at] = operation;
         shadow->lds_reader_mask[at] |= bit;
     }
+    *judged = last;
 }
 
 /* Judges a write against the waves that have read the dword since the last write. `judged`: per wave the reader judged
@@ -141,11 +161,48 @@ static u32 changed(const u8 *now, const u8 *before, u64 dword, u64 from, u64 to)
     return differ;
 }
 
+/* Does what a write does to four whole dwords that all change and have one writer and the same readers, as most have;
+   false where they are not so and nothing was done. */
+static inline bool write_four(Shadow *shadow, const Wave *wave, u32 operation, u64 at, const u8 *before, bool atomic,
+                              u32 *last, u32 *judged) {
+    const u32 *writers = shadow->lds_writer + at;
+    u32 writer = writers[0];
+    if (!all_equal(writers) || writer & SPLIT) return false;
+    if (writer && !atomic) {
+        u32 now[4], old[4];
+        memcpy(now, wave->lds + at * 4, sizeof now);
+        memcpy(old, before, sizeof old);
+        bool change = true;
+        for (int n = 0; n < 4; ++n) change &= now[n] != old[n];
+        if (!change) return false;
+    }
+    u64 masks;
+    memcpy(&masks, shadow->lds_reader_mask + at, sizeof masks);
+    u32 mask = masks & 0xffff;
+    if (masks != mask * 0x0001000100010001u) return false;
+    for (u32 rest = mask; rest; rest &= rest - 1)
+        if (!all_equal(shadow->lds_readers + (u64)__builtin_ctz(rest) * shadow->lds_dwords + at)) return false;
+    if (writer != *last) {
+        if (writer) judge_lds(shadow, writer, operation, at * 4);
+        *last = writer;
+    }
+    for (int n = 0; n < 4; ++n) shadow->lds_writer[at + n] = operation;
+    if (mask) judge_readers(shadow, operation, at, judged);
+    memset(shadow->lds_reader_mask + at, 0, sizeof masks);
+    return true;
+}
+
 /* Does what a write does to the shadow, once it is known what it changed. */
 void write_lds(Shadow *shadow, const Wave *wave, u32 operation, u64 from, u64 to, const u8 *before) {
     bool atomic = shadow->operations[operation].effect == EFFECT_LDS_ATOMIC;
     u32 last = operation, judged[MAX_WAVES] = {0};
+    bool whole = !((from | to) & 3);
     for (u64 at = from / 4; at < (to + 3) / 4; ++at) {
+        if (whole && at + 4 <= to / 4 &&
+            write_four(shadow, wave, operation, at, before + at * 4 - from, atomic, &last, judged)) {
+            at += 3;
+            continue;
+        }
         if (!((from | to) & 3) && !(shadow->lds_writer[at] & SPLIT)) {
             /* The usual case: whole dwords with one writer. */
             u32 now, old, before_it = shadow->lds_writer[at];
@@ -178,9 +235,11 @@ void hazard_lds(Wave *wave, const u64 *address, u64 active, u32 bytes) {
     if (!operation) return;
     u32 effect = shadow->operations[operation].effect;
     u64 base = (u64)(uintptr_t)wave->lds;
+    u32 judged = operation;
     for (u64 rest = active; rest; rest &= rest - 1) {
         u64 from = address[__builtin_ctzll(rest)] - base, to = from + bytes;
-        if (effect == EFFECT_LDS_READ || effect == EFFECT_LDS_ATOMIC) read_lds(shadow, wave, operation, from, to);
+        if (effect == EFFECT_LDS_READ || effect == EFFECT_LDS_ATOMIC)
+            read_lds(shadow, wave, operation, from, to, &judged);
         if (effect != EFFECT_LDS_READ) remember(shadow, from, wave->lds + from, bytes, true);
     }
 }

@@ -9,13 +9,13 @@ static bool in_order(u32 before, u32 now) {
 }
 
 /* How many of the counter may stay outstanding for `operation` to be done. */
-static u32 allowed_outstanding(const WaveShadow *mine, u32 operation, u32 effect) {
+static u32 allowed_outstanding(WaveShadow *mine, u32 operation, u32 effect) {
     if (effect == EFFECT_SCALAR_LOAD) return 0;
     bool vm = effect == EFFECT_LOAD || effect == EFFECT_ATOMIC || effect == EFFECT_LDS_DMA;
-    const Queue *queue = vm ? &mine->vm : &mine->lgkm;
+    Queue *queue = vm ? &mine->vm : &mine->lgkm;
     u32 younger = 0;
     for (u32 n = 0; n < queue->count; ++n) {
-        const Pending *entry = &queue->entries[(queue->head + n) % RING];
+        const Pending *entry = pending(queue, n);
         younger += entry->operation > operation && entry->access->effect != EFFECT_SCALAR_LOAD;
     }
     return younger;

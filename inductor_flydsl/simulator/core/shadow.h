@@ -39,10 +39,34 @@ typedef struct {
     u32 scalars[SAVED_SCALARS];          /* source scalars of a late one; of a scalar load the results */
 } Pending;
 
+/* Outstanding instructions, the oldest first. `order` names their entries; an entry is used again as soon as its
+   instruction has landed, so that the same few stay in the cache: an entry has 2 KiB. */
 typedef struct {
     Pending entries[RING];
+    u8 order[RING], unused[RING];
     u32 head, count;
 } Queue;
+
+static inline Pending *pending(Queue *queue, u32 n) { return &queue->entries[queue->order[(queue->head + n) % RING]]; }
+
+static inline void empty(Queue *queue) {
+    queue->head = queue->count = 0;
+    for (u32 n = 0; n < RING; ++n) queue->unused[n] = (u8)n;
+}
+
+static inline Pending *push(Queue *queue) {
+    u8 entry = queue->order[(queue->head + queue->count) % RING] = queue->unused[queue->count];
+    ++queue->count;
+    return &queue->entries[entry];
+}
+
+/* Takes the oldest out. Its entry stays as it is until the next push. */
+static inline Pending *pop(Queue *queue) {
+    u8 entry = queue->order[queue->head];
+    queue->head = (queue->head + 1) % RING;
+    queue->unused[--queue->count] = entry;
+    return &queue->entries[entry];
+}
 
 typedef struct {
     Queue vm, lgkm;
