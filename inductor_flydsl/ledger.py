@@ -121,6 +121,11 @@ def recording() -> Iterator[list[Decision]]:
             _recorders[:] = [recorder for recorder in _recorders if recorder is not decisions]
 
 
+def is_recording() -> bool:
+    """Whether somebody collects decisions now."""
+    return bool(_recorders)
+
+
 def records_of(graph: Any) -> str:
     """The decisions of a graph as a line of JSON for its generated code, "" where there are none."""
     decisions = _by_graph.get(graph)

@@ -576,8 +576,30 @@ def test_sizes_that_no_layout_helps_are_known_by_sizes(simulated: None) -> None:
     eager.enable()
     torch.mm(draw(8, 8), draw(8, 8))
     torch.mm(draw(512, 63), draw(63, 512))
-    hopeless = registry._state.registered["CPU"]["aten::mm"][1].hopeless
-    assert hopeless == {(torch.Size((8, 8)), 64): True, (torch.Size((512, 63)), 63 * 512): False}
+    torch.mm(draw(40, 512), draw(512, 40))
+    own = registry._state.registered["CPU"]["aten::mm"][1]
+    assert own.hopeless == {
+        (torch.Size((8, 8)), 64): True,
+        (torch.Size((512, 63)), 63 * 512): False,
+        (torch.Size((40, 512)), 40 * 512): True,
+    }
+    # Of as many elements there are products with more tiles, but not of 64 and 64.
+    assert own.tiny == {(64, 64)}
+
+
+def test_explain_tells_sizes_apart_that_the_tables_do_not(simulated: None) -> None:
+    eager.enable()
+
+    def fn() -> None:
+        torch.mm(draw(8, 8), draw(8, 8))
+        torch.mm(draw(16, 4), draw(4, 16))
+        torch.mm(draw(8, 8), draw(8, 8).t())
+
+    for _ in range(2):
+        assert [row.shapes for row in eager.explain(fn).rows] == [
+            "(8, 8) @ (8, 8)", "(16, 4) @ (4, 16)", "(8, 8) @ (8, 8)",
+        ]  # fmt: skip
+        fn()
 
 
 @settings(max_examples=200, deadline=None)
@@ -596,6 +618,24 @@ def test_no_layout_is_better_than_the_best(
     )  # fmt: skip
     if gemm.profitable(gemm.best_layout(problem), target) is not None:
         assert gemm.profitable(problem, target) is not None
+
+
+@pytest.mark.parametrize("batch", [None, 1, 2, 12])
+def test_same_counts_are_all_products_of_as_many_elements(batch: int | None) -> None:
+    problem = gemm.Problem(
+        overload="aten.mm.default", m=6, n=9, k=4, stride_a=(4, 1), stride_b=(9, 1), batch=batch, dtype_a=BF16,
+        dtype_b=BF16, dtype_out=BF16, hint=(6, 9, 4),
+    )  # fmt: skip
+    have = {(each.batch or 1, *each.hint) for each in gemm.same_counts(problem)}
+    count_a, count_b = (batch or 1) * 24, (batch or 1) * 36
+    most = 1 if batch is None else count_a
+    assert have == {
+        (products, m, count_b // products // k, k)
+        for products in range(1, most + 1)
+        for k in range(1, count_a + 1)
+        for m in range(1, count_a + 1)
+        if products * m * k == count_a and count_b % (products * k) == 0
+    }
 
 
 # ---- processes and plug-ins

@@ -1,7 +1,8 @@
 """One override of one aten op: what was decided for each kind of input, and running it.
 
-A call looks its input up in two tables: first by sizes alone, as most small products are declined whatever their layout
-is; then by everything that decides. Deciding asks ops/<op>.py, and happens once per kind of input.
+A call looks its input up in three tables: by numbers of elements, as the smallest products are declined whatever shape
+they have; by sizes, as most small ones are declined whatever their layout is; then by everything that decides. Deciding
+asks ops/<op>.py, and happens once per kind of input.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import contextlib
 import dataclasses
 import threading
 from collections.abc import Callable, Hashable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 MOST = 4096
 # Subclasses may mean something else by their data; Parameters mean nothing else.
 PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+_Table = TypeVar("_Table", dict[Hashable, Any], set[Hashable])
 
 is_lazy_copy = torch._C._is_cow_tensor
 
@@ -71,22 +74,32 @@ class Site:
         self.module = OPS[op].module
         self.dtypes = frozenset(getattr(torch, dtype) for dtype in self.module.DTYPES)
         self.fallback: Callable[..., Any] = _unset
-        # By sizes: declined in any layout. By all that decides: an Entry.
+        # By numbers of elements: declined in any shape. By sizes: whether declined in any layout. By all that decides:
+        # an Entry.
+        self.tiny: set[Hashable] = set()
         self.hopeless: dict[Hashable, bool] = {}
         self.entries: dict[Hashable, Entry] = {}
         self._deciding = threading.RLock()
 
     def forget(self) -> None:
         """Decide everything anew. The tables stay the same objects, as the overrides hold them."""
+        self.tiny.clear()
         self.hopeless.clear()
         self.entries.clear()
 
     def decide(
-        self, key: Hashable, sizes: Hashable, problem: Any, at: torch.device, *, declined: Decline | None = None
+        self,
+        key: Hashable,
+        sizes: Hashable,
+        counts: Hashable,
+        problem: Any,
+        at: torch.device,
+        *,
+        declined: Decline | None = None,
     ) -> Entry:
         """The entry for a kind of input that was not met before: asks supports(), then profitable(), then the ranking.
 
-        `declined`: a reason that only eager code has.
+        `sizes` and `counts` are the input's keys in the tables of those. `declined`: a reason that only eager code has.
         """
         with self._deciding:
             found = self.entries.get(key)
@@ -103,8 +116,12 @@ class Site:
             ledger.note(decision)
             target = device.target_of(at)
             reason = declined or self._declined(problem, target)
-            if sizes not in self.hopeless:
-                _bounded(self.hopeless)[sizes] = reason is not None and self._hopeless(problem, target)
+            # explain() shows every kind of input, those too which are not told apart otherwise.
+            if sizes not in self.hopeless and not ledger.is_recording():
+                hopeless = reason is not None and self._hopeless(self.module.best_layout(problem), target)
+                _bounded(self.hopeless)[sizes] = hopeless
+                if hopeless and all(self._hopeless(each, target) for each in self.module.same_counts(problem)):
+                    _bounded(self.tiny).add(counts)
             if reason is None:
                 assert isinstance(target, device.Target)
                 entry = self._chosen(problem, target, decision)
@@ -114,11 +131,11 @@ class Site:
             _bounded(self.entries)[key] = entry
             return entry
 
-    def _hopeless(self, problem: Any, target: Target | Decline) -> bool:
-        """Whether inputs of these sizes are declined in every layout, so that the sizes alone need to be looked up."""
+    def _hopeless(self, best: Any, target: Target | Decline) -> bool:
+        """Whether even this, the best of many problems, is declined, so that not all that decides is looked up again."""
         if self.settings.force or self.settings.on_decline == "raise" or isinstance(target, Decline):
             return False
-        return self.module.profitable(self.module.best_layout(problem), target) is not None
+        return self.module.profitable(best, target) is not None
 
     def _declined(self, problem: Any, target: Target | Decline) -> Decline | None:
         if isinstance(target, Decline):
@@ -174,7 +191,7 @@ class Site:
         return True
 
 
-def _bounded(table: dict[Hashable, Any]) -> dict[Hashable, Any]:
+def _bounded(table: _Table) -> _Table:
     """The table, emptied if it is full."""
     if len(table) >= MOST:
         table.clear()

@@ -13,6 +13,8 @@ Contract
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeAlias
 
 from inductor_flydsl import epilogue as epilogues
@@ -51,7 +53,7 @@ __all__ = [
     "CONFIGS", "DTYPES", "LAYOUTS", "LOADS", "LOAD_ELEMENTS", "MAX_BATCH", "MAX_LEADING_STRIDE", "MAX_SIZE",
     "MAX_TILE_K", "MAX_TILE_ROWS", "OVERLOADS", "Added", "Config", "GemmConfig", "GemmSignature", "Launch",
     "Problem", "Signature", "configs", "epilogue_of", "group_reciprocal", "kernargs", "kernel_name", "launch",
-    "loads", "profitable", "range_size", "ranges", "reference", "signature", "signature_of", "signatures",
+    "loads", "profitable", "range_size", "ranges", "reference", "same_counts", "signature", "signature_of", "signatures",
     "supports",
 ]  # fmt: skip
 
@@ -302,6 +304,22 @@ def best_layout(problem: Problem) -> Problem:
         stride_a=(LOAD_ELEMENTS, 1), stride_b=(1, LOAD_ELEMENTS), k=LOAD_ELEMENTS, batch_stride_a=0, batch_stride_b=0,
         aligned_a=True, aligned_b=True,
     )  # fmt: skip
+
+
+def same_counts(problem: Problem) -> Iterator[Problem]:
+    """Every product of known sizes, in its best layout, whose operands have as many elements as those of `problem`."""
+    best = best_layout(problem)
+    batch, (m, n, k) = _batch_hint(problem), problem.hint
+    count_a, count_b = batch * m * k, batch * k * n
+    common = math.gcd(count_a, count_b)
+    shared = [each for each in range(1, common + 1) if common % each == 0] if common <= MAX_BATCH else [1]
+    for along_k in shared:
+        for products in shared if problem.batch is not None else (1,):
+            if common % (along_k * products) == 0:
+                m, n = count_a // (along_k * products), count_b // (along_k * products)
+                yield dataclasses.replace(
+                    best, m=m, n=n, batch=None if problem.batch is None else products, hint=(m, n, along_k)
+                )
 
 
 def _batch_hint(problem: Problem) -> int:
