@@ -132,7 +132,7 @@ class Site:
             return entry
 
     def _hopeless(self, best: Any, target: Target | Decline) -> bool:
-        """Whether even this, the best of many problems, is declined, so that not all that decides is looked up again."""
+        """Whether even this, the best of many problems, is declined: then less than all that decides is looked up."""
         if self.settings.force or self.settings.on_decline == "raise" or isinstance(target, Decline):
             return False
         return self.module.profitable(best, target) is not None
