@@ -1,0 +1,168 @@
+"""What one compiled RMSNorm kernel fixes: its config and its signature, its name and arguments, and the configs that ship.
+
+ops/rms_norm.py says for which problems a kernel is taken, ranking/rms_norm.py which config; templates/rms_norm.py
+builds it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+from inductor_flydsl.gate import Decline
+
+if TYPE_CHECKING:
+    from inductor_flydsl.device import Target
+
+DTYPES = ("bfloat16", "float16", "float32")
+ITEM_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+SHORT = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "": "none"}
+# A lane's widest access: what stands in one is a chunk.
+CHUNK_BYTES = 16
+WAVE = 64
+MAX_THREADS = 1024
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RmsNormConfig:
+    """How rows are spread over a workgroup. Their number, length and strides are arguments of the launch.
+
+    A workgroup of `threads` threads has `rows` rows at a time; each row's threads hold up to `chunks` chunks of 16
+    bytes each in registers.
+    """
+
+    threads: int
+    chunks: int
+    rows: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.rows} rows of {self.threads_per_row} threads, {self.chunks} chunks"
+
+    @property
+    def tile(self) -> str:
+        return f"{self.rows}x{self.threads_per_row}x{self.chunks}"
+
+    @property
+    def threads_per_row(self) -> int:
+        return self.threads // self.rows
+
+    @property
+    def row_chunks(self) -> int:
+        """How many whole chunks a row may have."""
+        return self.threads_per_row * self.chunks
+
+    def valid_for(self, target: Target) -> Decline | None:
+        """Why this config cannot be compiled for `target`, or None."""
+        return self.fault()
+
+    def fault(self) -> Decline | None:
+        """Why no kernel can be built from this config, or None."""
+        facts = {**dataclasses.asdict(self), "most": MAX_THREADS, "wave": WAVE}
+        per_row = self.threads // self.rows if self.rows > 0 else 0
+        facts["per_row"] = per_row
+        rules = (
+            (self.rows < 1 or self.chunks < 1, "rows={rows} and chunks={chunks} have to be at least 1"),
+            (self.threads % WAVE != 0, "threads={threads} is not a multiple of {wave}, the threads of a wave"),
+            (not 1 <= self.threads <= MAX_THREADS, "threads={threads} is not in 1 to {most}"),
+            (
+                per_row * self.rows != self.threads or per_row & (per_row - 1) != 0,
+                "threads={threads} over rows={rows} is not a power of two",
+            ),
+            (
+                self.rows > 1 and per_row > WAVE,
+                "{per_row} threads a row are more than a wave, which takes rows=1 and not {rows}",
+            ),
+        )
+        return next((Decline(sentence, **facts) for broken, sentence in rules if broken), None)
+
+
+# The name by which launch.py and generated code find this op's config.
+Config = RmsNormConfig
+
+KINDS = ("forward", "residual")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RmsNormSignature:
+    """What one compiled kernel computes, beside its config.
+
+    kind: "forward" (y and, with `rstd`, rstd from x), "residual" (h = x + residual first; stores h too). weight: its
+    dtype, "" for none.
+    """
+
+    kind: str
+    dtype: str
+    weight: str
+    rstd: bool = True
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ValueError(f"kind={self.kind!r} is not one of {', '.join(KINDS)}")
+        if self.dtype not in DTYPES:
+            raise ValueError(f"dtype={self.dtype!r} is not one of {', '.join(DTYPES)}")
+        if self.weight not in ("", self.dtype, "float32"):
+            raise ValueError(f"weight={self.weight!r} is not '', {self.dtype!r} or 'float32'")
+
+    def __str__(self) -> str:
+        weight = f"{self.weight} weight" if self.weight else "no weight"
+        return f"{self.kind}, {self.dtype}, {weight}{', rstd' * self.rstd}"
+
+    @classmethod
+    def from_dict(cls, fields: dict[str, Any]) -> RmsNormSignature:
+        """The inverse of dataclasses.asdict, also after a way through JSON."""
+        return cls(**fields)
+
+    @property
+    def elements(self) -> int:
+        """Elements of a row in one chunk."""
+        return CHUNK_BYTES // ITEM_BYTES[self.dtype]
+
+
+Signature = RmsNormSignature
+
+CONFIGS = (
+    RmsNormConfig(threads=256, rows=64, chunks=1),
+    RmsNormConfig(threads=256, rows=16, chunks=1),
+    RmsNormConfig(threads=256, rows=4, chunks=1),
+    RmsNormConfig(threads=256, rows=4, chunks=4),
+    RmsNormConfig(threads=256, chunks=4),
+    RmsNormConfig(threads=512, chunks=4),
+    RmsNormConfig(threads=1024, chunks=4),
+    RmsNormConfig(threads=1024, chunks=8),
+    RmsNormConfig(threads=1024, chunks=16),
+)
+
+
+def signatures(dtype: str) -> list[RmsNormSignature]:
+    """What is shipped for a dtype, and what `kernels` runs."""
+    weights = ("", dtype) if dtype == "float32" else ("", dtype, "float32")
+    return [
+        *(RmsNormSignature(kind="forward", dtype=dtype, weight=weight) for weight in weights),
+        RmsNormSignature(kind="residual", dtype=dtype, weight=dtype, rstd=False),
+    ]
+
+
+def kernargs(signature: RmsNormSignature) -> tuple[tuple[str, str], ...]:
+    """The kernel's arguments in order, name and kind. Addresses in bytes, sizes and strides in elements.
+
+    Each [M,N] tensor has its row stride behind it; `inverse` is 1 / N.
+    """
+    made = [("x", "i64"), ("x_row", "i64")]
+    if signature.kind == "residual":
+        made += [("residual", "i64"), ("residual_row", "i64"), ("h", "i64"), ("h_row", "i64")]
+    if signature.weight:
+        made += [("weight", "i64")]
+    made += [("y", "i64"), ("y_row", "i64")]
+    if signature.rstd:
+        made += [("rstd", "i64")]
+    return (*made, ("inverse", "f64"), ("m", "i32"), ("n", "i32"), ("eps", "f32"))
+
+
+def kernel_name(config: RmsNormConfig, signature: RmsNormSignature) -> str:
+    """The kernel's symbol: it holds all of config and signature, so that profiles and errors tell them apart."""
+    kind = "" if signature.kind == "forward" else f"_{signature.kind}"
+    rstd = "" if signature.rstd else "_bare"
+    return (
+        f"rms_norm{kind}_{SHORT[signature.dtype]}_{SHORT[signature.weight]}{rstd}"
+        f"_r{config.rows}_t{config.threads_per_row}_c{config.chunks}"
+    )
