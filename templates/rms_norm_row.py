@@ -57,7 +57,7 @@ class Place:
     def exists(self) -> Any:
         return self.row < self.count
 
-    def chunk_inside(self, number: int) -> Any:
+    def chunk_inside(self, number: Any) -> Any:
         """Whether the thread's chunk `number` is one of the row's."""
         chunk = self.thread + number * self.config.threads_per_row
         return (chunk >= self.lead) & (chunk < self.lead + self.whole)
@@ -94,11 +94,19 @@ def place(config: RmsNormConfig, dtype: str, args: Any, first_row: Any, thread: 
         lead = ((address + head * size) & (LINE_BYTES - 1)) // CHUNK_BYTES
     whole = (args.n - head) // elements
     if wide:
-        lead = (lead + whole <= per_row * config.chunks).select(lead, fx.Int32(0))
+        if not config.looped:
+            lead = (lead + whole <= config.row_chunks).select(lead, fx.Int32(0))
     return Place(
         config=config, elements=elements, first_row=first_row, count=count, row=row, thread=within, n=args.n, head=head,
         whole=whole, lead=lead,
     )  # fmt: skip
+
+
+def anew(where: Place) -> Place:
+    """The same place, whose offsets the compiler does not know to be those of `where`."""
+    bits = [fx.as_ir_value(where.thread)]
+    thread = fx.Int32(llvm.inline_asm(fx.Int32.ir_type, bits, "", "=v,0", has_side_effects=True))
+    return dataclasses.replace(where, thread=thread)
 
 
 class Rows:
@@ -131,12 +139,14 @@ class Rows:
                 whole = where.exists.select(whole, fx.Int64(0))
             self._chunks = buffer(base + first, whole, size)
 
-    def _offset(self, number: int) -> Any:
+    def _offset(self, number: Any) -> Any:
         where = self._where
-        offset = (where.thread + number * where.config.threads_per_row) * self._chunk_bytes
+        chunk = where.thread + number * where.config.threads_per_row
+        offset = chunk * self._chunk_bytes
         if where.wide:
-            # The buffer ends with the last whole chunk.
-            return offset if number else (where.thread >= where.lead).select(offset, fx.Int32(OUTSIDE))
+            # The buffer ends with the last whole chunk, and a row begins among the first chunks of its threads.
+            first = isinstance(number, int) and number > 0
+            return offset if first else (chunk >= where.lead).select(offset, fx.Int32(OUTSIDE))
         inside = where.chunk_inside(number) & where.exists
         if self._row_bytes is not None:
             offset = offset + self._row_bytes
@@ -149,7 +159,7 @@ class Rows:
             offset, inside = offset + self._row_bytes, inside & self._where.exists
         return inside.select(offset, fx.Int32(OUTSIDE))
 
-    def load(self, number: int) -> Any:
+    def load(self, number: Any) -> Any:
         """Chunk `number` of the thread, as it lies in memory: a vector of its elements, 0 outside of the row."""
         parts = [
             buffer_load(self._chunks, fx.Int32x4, self._offset(number) + at).bitcast(ELEMENTS[self._dtype])
@@ -159,7 +169,7 @@ class Rows:
             return parts[0]
         return fx.Vector.from_elements([part[at] for part in parts for at in range(part.numel)], ELEMENTS[self._dtype])
 
-    def store(self, number: int, value: Any) -> None:
+    def store(self, number: Any, value: Any) -> None:
         """Chunk `number` of the thread, a vector of the tensor's elements; dropped outside of the row."""
         buffer_store(self._chunks, value.bitcast(fx.Int32), self._offset(number))
 
@@ -194,9 +204,21 @@ def element(bits: Any, dtype: str) -> Any:
     return wide(bits.bitcast(ELEMENTS[dtype]))
 
 
+def rounded(value: Any, dtype: str) -> Any:
+    """An fp32 element, rounded to dtype, as fp32."""
+    return wide(narrow(value, dtype))
+
+
 def narrow(value: Any, dtype: str) -> Any:
     """A vector or an element of fp32, rounded to dtype."""
     return value if dtype == "float32" else value.to(ELEMENTS[dtype])
+
+
+def opaque(value: Any) -> Any:
+    """A chunk of 16-bit elements of which the compiler does not know that it has been converted before."""
+    bits = fx.as_ir_value(value.bitcast(fx.Int32))
+    same = llvm.inline_asm(fx.Int32x4.ir_type, [bits], "", "=v,0", has_side_effects=True)
+    return fx.Int32x4(same).bitcast(value.dtype)
 
 
 def add_products(total: list[Any], first: Any, second: Any) -> list[Any]:

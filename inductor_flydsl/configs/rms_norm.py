@@ -21,26 +21,31 @@ SHORT = {"bfloat16": "bf16", "float16": "f16", "float32": "f32", "": "none"}
 CHUNK_BYTES = 16
 WAVE = 64
 MAX_THREADS = 1024
+LDS_BYTES = 160 * 1024
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RmsNormConfig:
     """How rows are spread over a workgroup. Their number, length and strides are arguments of the launch.
 
-    A workgroup of `threads` threads has `rows` rows at a time; each row's threads hold up to `chunks` chunks of 16
-    bytes each in registers.
+    A workgroup of `threads` threads has `rows` rows at a time; each thread of a row holds up to `chunks` chunks of 16
+    bytes in registers and `shared` more in LDS. With `looped` it holds none: rows of any length are read twice.
     """
 
     threads: int
     chunks: int
     rows: int = 1
+    shared: int = 0
+    looped: bool = False
 
     def __str__(self) -> str:
-        return f"{self.rows} rows of {self.threads_per_row} threads, {self.chunks} chunks"
+        shared = f" + {self.shared} in LDS" if self.shared else ""
+        return f"{self.rows} rows of {self.threads_per_row} threads, {self.chunks}{shared} chunks{', looped' * self.looped}"
 
     @property
     def tile(self) -> str:
-        return f"{self.rows}x{self.threads_per_row}x{self.chunks}"
+        shared = f"+{self.shared}" if self.shared else ""
+        return f"{self.rows}x{self.threads_per_row}x{self.chunks}{shared}{'l' * self.looped}"
 
     @property
     def threads_per_row(self) -> int:
@@ -48,16 +53,22 @@ class RmsNormConfig:
 
     @property
     def row_chunks(self) -> int:
-        """How many whole chunks a row may have."""
-        return self.threads_per_row * self.chunks
+        """How many whole chunks a row may have; looped: how many are in flight."""
+        return self.threads_per_row * (self.chunks + self.shared)
+
+    @property
+    def lds_bytes(self) -> int:
+        """The rows' part in LDS, and the sums of up to 16 waves."""
+        return self.threads * self.shared * CHUNK_BYTES + MAX_THREADS // WAVE * 8
 
     def valid_for(self, target: Target) -> Decline | None:
         """Why this config cannot be compiled for `target`, or None."""
-        return self.fault()
+        return self.fault(lds_bytes=target.lds_bytes)
 
-    def fault(self) -> Decline | None:
-        """Why no kernel can be built from this config, or None."""
+    def fault(self, *, lds_bytes: int) -> Decline | None:
+        """Why no kernel can be built from this config with so many bytes of LDS a workgroup, or None."""
         facts = {**dataclasses.asdict(self), "most": MAX_THREADS, "wave": WAVE}
+        facts |= {"lds": self.lds_bytes, "lds_limit": lds_bytes}
         per_row = self.threads // self.rows if self.rows > 0 else 0
         facts["per_row"] = per_row
         rules = (
@@ -72,6 +83,12 @@ class RmsNormConfig:
                 self.rows > 1 and per_row > WAVE,
                 "{per_row} threads a row are more than a wave, which takes rows=1 and not {rows}",
             ),
+            (
+                (self.shared > 0 or self.looped) and per_row <= WAVE,
+                "a row of {per_row} threads has no part in LDS and no loop",
+            ),
+            (self.shared > 0 and self.looped, "a looped kernel keeps nothing: shared={shared} has to be 0"),
+            (self.lds_bytes > lds_bytes, "the config needs {lds} bytes of LDS, above {lds_limit}; use less shared"),
         )
         return next((Decline(sentence, **facts) for broken, sentence in rules if broken), None)
 
@@ -129,7 +146,10 @@ CONFIGS = (
     RmsNormConfig(threads=512, chunks=4),
     RmsNormConfig(threads=1024, chunks=4),
     RmsNormConfig(threads=1024, chunks=8),
-    RmsNormConfig(threads=1024, chunks=16),
+    RmsNormConfig(threads=1024, chunks=15),
+    RmsNormConfig(threads=1024, chunks=20, shared=9),
+    RmsNormConfig(threads=1024, chunks=23, shared=9),
+    RmsNormConfig(threads=1024, chunks=4, looped=True),
 )
 
 
@@ -165,4 +185,5 @@ def kernel_name(config: RmsNormConfig, signature: RmsNormSignature) -> str:
     return (
         f"rms_norm{kind}_{SHORT[signature.dtype]}_{SHORT[signature.weight]}{rstd}"
         f"_r{config.rows}_t{config.threads_per_row}_c{config.chunks}"
+        f"{f'_s{config.shared}' * (config.shared > 0)}{'_looped' * config.looped}"
     )
