@@ -67,7 +67,6 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
     # What fp32 copies of both passes would take are the registers of the row itself.
     packed = dtype != "float32" and chunks > 4
     name = kernel_name(config, signature)
-    chunk_type = fx.Int32x4
 
     @flyc.kernel(name=name)  # type: ignore[untyped-decorator]
     def rms_norm_kernel(args) -> None:  # type: ignore[no-untyped-def]
@@ -107,14 +106,13 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
         rounds = (where.lead + where.whole + per_row * chunks - 1) // (per_row * chunks)
         if fx.const_expr(shared > 0):
             row = memory.allocate(fx.Array[fx.Uint8, shared * per_row * CHUNK_BYTES, 16]).peek().ptr
-            places = [fx.add_offset(row, thread * CHUNK_BYTES + i * per_row * CHUNK_BYTES) for i in range(shared)]
             through = [(x.load(kept + i), more_of(kept + i)) for i in range(shared)]
             beside = min(kept, _CHUNKS_BESIDE)
             loaded = [(x.load(i), more_of(i)) for i in range(beside)]
             for i in fx.range_constexpr(shared):
                 value = input_chunk(kept + i, *through[i])
                 total = device.add_products(total, device.wide(value), device.wide(value))
-                fx.ptr_store(value.bitcast(fx.Int32), places[i])
+                fx.ptr_store(value.bitcast(fx.Int32), fx.add_offset(row, (thread + i * per_row) * CHUNK_BYTES))
             rocdl.sched_barrier(0)
             loaded += [(x.load(i), more_of(i)) for i in range(beside, kept)]
         elif fx.const_expr(not looped):
@@ -134,18 +132,23 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
             for i in fx.range_constexpr(kept):
                 held.append(input_chunk(i, *loaded[i]))
         # Offsets that are made anew for the second pass take no registers between the two.
-        again = where if not packed or ahead == chunks else device.anew(where)
+        again = where if ahead == chunks else device.anew(where)
         y = device.Rows(again, dtype, args.y, args.y_row)
         store_y, store_end = y.store, y.store_end
         weights: list[Any] = []
         if fx.const_expr(weighted):
             weight = device.Rows(again, signature.weight, args.weight, None)
             load_weight, weight_end = weight.load, weight.load_end
-            if fx.const_expr(not looped):
+            if fx.const_expr(not looped and shared == 0):
                 weights = [weight.load(i) for i in range(min(ahead, chunks))]
 
         for i in fx.range_constexpr(len(held)):
             total = device.add_products(total, device.wide(held[i]), device.wide(held[i]))
+        if fx.const_expr(shared > 0):
+            # Every register is taken until here.
+            rocdl.sched_barrier(0)
+            if fx.const_expr(weighted):
+                weights = [weight.load(i) for i in range(ahead)]
         single = [device.element(bits, dtype) for bits in ends]
         if fx.const_expr(residual):
             single = [
@@ -193,7 +196,8 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
                     if fx.const_expr(weighted and i + ahead < chunks):
                         weights.append(weight.load(i + ahead))
                 if fx.const_expr(i >= kept):
-                    value = fx.ptr_load(places[i - kept], result_type=chunk_type).bitcast(ELEMENTS[dtype])
+                    place = fx.add_offset(row, (again.thread + (i - kept) * per_row) * CHUNK_BYTES)
+                    value = fx.ptr_load(place, result_type=fx.Int32x4).bitcast(ELEMENTS[dtype])
                 else:
                     value = held[i]
                 y.store(i, output(value, weights[i] if weighted else None))
