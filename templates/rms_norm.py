@@ -16,6 +16,7 @@ from flydsl.expr import rocdl
 
 from inductor_flydsl.configs.rms_norm import (
     CHUNK_BYTES,
+    ITEM_BYTES,
     LDS_BYTES,
     WAVE,
     RmsNormConfig,
@@ -63,7 +64,10 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
     # An fp32 result within an ulp takes sums that are better than fp32 where they meet.
     sums = fx.Float64 if dtype == "float32" else fx.Float32
     # Memory answers in order: a weight that is loaded behind a store comes after it.
-    ahead = chunks if chunks <= _EARLY_CHUNKS else _CHUNKS_AHEAD
+    wider = ITEM_BYTES[signature.weight] // ITEM_BYTES[dtype] if weighted else 1
+    ahead = chunks if chunks <= _EARLY_CHUNKS else _CHUNKS_AHEAD // max(wider, 1)
+    # So are chunks of the residual that wait for those of x.
+    waiting = kept if chunks <= _EARLY_CHUNKS else _CHUNKS_AHEAD
     # What fp32 copies of both passes would take are the registers of the row itself.
     packed = dtype != "float32" and chunks > 4
     name = kernel_name(config, signature)
@@ -82,8 +86,10 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
         # FlyDSL takes an object whose method is called under a condition for one that changes there: hence functions.
         count, load_x, x_end = where.ends, x.load, x.load_end
         if fx.const_expr(residual):
-            added = device.Rows(where, dtype, args.residual, args.residual_row)
-            h = device.Rows(where, dtype, args.h, args.h_row)
+            # Offsets that are made anew take no registers in between.
+            beside_x = device.anew(where) if ahead < chunks else where
+            added = device.Rows(beside_x, dtype, args.residual, args.residual_row)
+            h = device.Rows(beside_x, dtype, args.h, args.h_row)
             load_added, added_end, store_h, store_h_end = added.load, added.load_end, h.store, h.store_end
 
         def input_chunk(number: Any, given: Any, more: Any) -> Any:
@@ -104,19 +110,25 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
         total = [fx.Float32(0.0) for i in range(elements)]
         held: list[Any] = []
         rounds = (where.lead + where.whole + per_row * chunks - 1) // (per_row * chunks)
+        loaded: list[Any] = []
+        more: list[Any] = []
         if fx.const_expr(shared > 0):
             row = memory.allocate(fx.Array[fx.Uint8, shared * per_row * CHUNK_BYTES, 16]).peek().ptr
-            through = [(x.load(kept + i), more_of(kept + i)) for i in range(shared)]
-            beside = min(kept, _CHUNKS_BESIDE)
-            loaded = [(x.load(i), more_of(i)) for i in range(beside)]
-            for i in fx.range_constexpr(shared):
-                value = input_chunk(kept + i, *through[i])
-                total = device.add_products(total, device.wide(value), device.wide(value))
-                fx.ptr_store(value.bitcast(fx.Int32), fx.add_offset(row, (thread + i * per_row) * CHUNK_BYTES))
-            rocdl.sched_barrier(0)
-            loaded += [(x.load(i), more_of(i)) for i in range(beside, kept)]
-        elif fx.const_expr(not looped):
-            loaded = [(x.load(i), more_of(i)) for i in range(kept)]
+            step = shared if not residual else 3
+            for first in fx.range_constexpr(0, shared, step):
+                numbers = range(first, min(first + step, shared))
+                through = [(x.load(kept + i), more_of(kept + i)) for i in numbers]
+                if fx.const_expr(first == 0):
+                    loaded = [x.load(i) for i in range(min(kept, _CHUNKS_BESIDE))]
+                for i in fx.range_constexpr(len(through)):
+                    value = input_chunk(kept + first + i, *through[i])
+                    total = device.add_products(total, device.wide(value), device.wide(value))
+                    place = (thread + (first + i) * per_row) * CHUNK_BYTES
+                    fx.ptr_store(value.bitcast(fx.Int32), fx.add_offset(row, place))
+                rocdl.sched_barrier(0)
+        if fx.const_expr(not looped):
+            loaded += [x.load(i) for i in range(len(loaded), kept)]
+            more = [more_of(i) for i in range(min(waiting, kept) if residual else kept)]
         if has_ends:
             for i in fx.range_constexpr(count):
                 ends[i] = x_end(i)
@@ -124,14 +136,16 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
                     more_ends[i] = added_end(i)
         if fx.const_expr(looped):
             for number in range(0, rounds, 1, unroll=1):  # type: ignore[call-overload]
-                loaded = [(load_x(number * chunks + i), more_of(number * chunks + i)) for i in range(chunks)]
+                round_ = [(load_x(number * chunks + i), more_of(number * chunks + i)) for i in range(chunks)]
                 for i in fx.range_constexpr(chunks):
-                    value = device.wide(input_chunk(number * chunks + i, *loaded[i]))
+                    value = device.wide(input_chunk(number * chunks + i, *round_[i]))
                     total = device.add_products(total, value, value)
         else:
             for i in fx.range_constexpr(kept):
-                held.append(input_chunk(i, *loaded[i]))
-        # Offsets that are made anew for the second pass take no registers between the two.
+                held.append(input_chunk(i, loaded[i], more[i]))
+                if fx.const_expr(residual and len(more) < kept):
+                    rocdl.sched_barrier(0)
+                    more.append(more_of(len(more)))
         again = where if ahead == chunks else device.anew(where)
         y = device.Rows(again, dtype, args.y, args.y_row)
         store_y, store_end = y.store, y.store_end

@@ -137,20 +137,35 @@ class RmsNormSignature:
 
 Signature = RmsNormSignature
 
+# From the shortest rows to the longest. Lanes of a wave share rows of up to a wave's chunks, as idle lanes cost as much
+# as busy ones; longer rows take as many waves as keep two or more workgroups on a CU. Modelled times are in docs.
 CONFIGS = (
     RmsNormConfig(threads=256, rows=64, chunks=1),
+    RmsNormConfig(threads=256, rows=32, chunks=1),
     RmsNormConfig(threads=256, rows=16, chunks=1),
+    RmsNormConfig(threads=256, rows=8, chunks=1),
     RmsNormConfig(threads=256, rows=4, chunks=1),
     RmsNormConfig(threads=256, rows=4, chunks=4),
+    RmsNormConfig(threads=256, chunks=2),
     RmsNormConfig(threads=256, chunks=4),
     RmsNormConfig(threads=512, chunks=4),
     RmsNormConfig(threads=1024, chunks=4),
     RmsNormConfig(threads=1024, chunks=8),
-    RmsNormConfig(threads=1024, chunks=15),
+    RmsNormConfig(threads=1024, chunks=14),
+    RmsNormConfig(threads=1024, chunks=16),
+    RmsNormConfig(threads=1024, chunks=8, shared=9),
     RmsNormConfig(threads=1024, chunks=20, shared=9),
-    RmsNormConfig(threads=1024, chunks=23, shared=9),
     RmsNormConfig(threads=1024, chunks=4, looped=True),
 )
+
+
+def serves(config: RmsNormConfig, signature: RmsNormSignature) -> bool:
+    """Whether the config is one for this signature: its kernel keeps within the registers, and no smaller one does."""
+    short = ITEM_BYTES[signature.dtype] == 2
+    # 16-bit elements are unpacked between the passes, which takes registers that fp32 rows can have.
+    if config.shared:
+        return config.chunks <= 8 if short else config.chunks > 8 and signature.kind == "forward"
+    return config.chunks <= 14 or not short
 
 
 def signatures(dtype: str) -> list[RmsNormSignature]:
