@@ -160,7 +160,7 @@ class Kernel:
 
         return store.get_or_make(fields, make, root=self._root)
 
-    def __call__(self, *tensors: torch.Tensor, **numbers: float) -> None:
+    def __call__(self, *tensors: torch.Tensor, **numbers: Any) -> None:
         """Launch on the given tensors and numbers, those of the op's launch(); its outputs come last.
 
         Asynchronous on HIP, synchronous in the simulator.
@@ -179,7 +179,7 @@ class Kernel:
         *tensors: torch.Tensor,
         assumptions: tuple[str, ...] = (),
         hazards: Hazards | None = None,
-        **numbers: float,
+        **numbers: Any,
     ) -> tuple[Finding, ...]:
         """Launch in the simulator, with the named rules of simulator.ASSUMPTIONS flipped; the findings of `hazards`."""
         self._check_simulated(tensors)
@@ -195,7 +195,7 @@ class Kernel:
         _last_launch.update(op=self.spec.op, seconds=time.perf_counter() - started, result=result)
         return result.findings
 
-    def capture(self, *tensors: torch.Tensor, **numbers: float) -> Launch | None:
+    def capture(self, *tensors: torch.Tensor, **numbers: Any) -> Launch | None:
         """The launch that simulate() would run, for a model of its time; None where the output is empty.
 
         Nothing runs, and no element is read, but for operands that have to be copied because they are not aligned.
@@ -221,7 +221,7 @@ class Kernel:
             keep=(*work.reads, *work.writes),
         )
 
-    def prepare(self, *tensors: torch.Tensor, **numbers: float) -> Callable[..., object]:
+    def prepare(self, *tensors: torch.Tensor, **numbers: Any) -> Callable[..., object]:
         """A launch with these numbers for tensors of these shapes, strides and alignments; later calls give others.
 
         On HIP what does not change is packed once, and a call costs little more than HIP's own; an input may then be
@@ -272,7 +272,7 @@ class Kernel:
         if copies:
             ledger.count("realigned", self.spec.op, number=copies)
 
-    def _run_on_hip(self, tensors: tuple[torch.Tensor, ...], numbers: dict[str, float]) -> None:
+    def _run_on_hip(self, tensors: tuple[torch.Tensor, ...], numbers: dict[str, Any]) -> None:
         if simulated_arch() is not None:
             raise LaunchError(f"this {self.spec.op} kernel was compiled for a GPU and cannot run inside simulate()")
         _claim("hip")

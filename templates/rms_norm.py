@@ -1,13 +1,12 @@
 """The RMSNorm kernels in FlyDSL for gfx950: rows of x times 1 / sqrt(mean of squares + eps) times a weight.
 
-A workgroup has `rows` rows at a time, each in the registers of its threads (and, of a long one, the rest in LDS) between
-the two passes: x is read once. Only a looped kernel reads it again. Where a row has several waves, their sums meet in
-LDS. All arithmetic is in fp32, and sums are always added in the same order.
+A workgroup has `rows` rows at a time, each in the registers of its threads (and, of a long one, the rest in LDS)
+between the two passes: x is read once. Only a looped kernel reads it again. Where a row has several waves, their sums
+meet in LDS. All arithmetic is in fp32, and sums are always added in the same order.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import flydsl.compiler as flyc

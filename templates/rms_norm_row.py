@@ -93,9 +93,8 @@ def place(config: RmsNormConfig, dtype: str, args: Any, first_row: Any, thread: 
         head = fx.min((-address & (CHUNK_BYTES - 1)) // size, args.n)
         lead = ((address + head * size) & (LINE_BYTES - 1)) // CHUNK_BYTES
     whole = (args.n - head) // elements
-    if wide:
-        if not config.looped:
-            lead = (lead + whole <= config.row_chunks).select(lead, fx.Int32(0))
+    if wide and not config.looped:
+        lead = (lead + whole <= config.row_chunks).select(lead, fx.Int32(0))
     return Place(
         config=config, elements=elements, first_row=first_row, count=count, row=row, thread=within, n=args.n, head=head,
         whole=whole, lead=lead,

@@ -15,7 +15,7 @@ _ROUNDS = 3
 
 
 def cases(config: RmsNormConfig, signature: RmsNormSignature) -> Iterator[Case]:
-    """The longest row; a ragged one; one of fewer chunks than threads; one element; memory between rows; odd addresses."""
+    """The longest row; ragged ones; one of fewer chunks than threads; one element; strides and odd addresses."""
     room = config.row_chunks * (_ROUNDS if config.looped else 1)
     longest = (room + 1) * signature.elements - 1
     ragged = (room - config.threads_per_row // 2) * signature.elements + signature.elements // 2 + 1
@@ -92,4 +92,4 @@ def ulp(exact: torch.Tensor, kind: torch.dtype) -> torch.Tensor:
 
 def rounds(config: RmsNormConfig, signature: RmsNormSignature) -> None:
     """None: these kernels have no loop over matrix instructions."""
-    return None
+    return

@@ -1,4 +1,4 @@
-"""What one compiled RMSNorm kernel fixes: its config and its signature, its name and arguments, and the configs that ship.
+"""What one compiled RMSNorm kernel fixes: its config and signature, its name and arguments; the configs that ship.
 
 ops/rms_norm.py says for which problems a kernel is taken, ranking/rms_norm.py which config; templates/rms_norm.py
 builds it.
@@ -40,7 +40,8 @@ class RmsNormConfig:
 
     def __str__(self) -> str:
         shared = f" + {self.shared} in LDS" if self.shared else ""
-        return f"{self.rows} rows of {self.threads_per_row} threads, {self.chunks}{shared} chunks{', looped' * self.looped}"
+        looped = ", looped" if self.looped else ""
+        return f"{self.rows} rows of {self.threads_per_row} threads, {self.chunks}{shared} chunks{looped}"
 
     @property
     def tile(self) -> str:

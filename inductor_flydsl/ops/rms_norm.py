@@ -3,8 +3,8 @@
 Contract
 - kind "forward": y in x's dtype, and rstd in fp32 where the signature asks for it. kind "residual": h = x + residual,
   rounded to their dtype as eager code does, is stored, and y is that of h.
-- x bf16, fp16 or fp32; any row stride from 0, any address, unit stride along N. The weight: none, in x's dtype, or fp32;
-  contiguous. Outputs have unit stride along N and do not overlap inputs.
+- x bf16, fp16 or fp32; any row stride from 0, any address, unit stride along N. The weight: none, in x's dtype, or
+  fp32; contiguous. Outputs have unit stride along N and do not overlap inputs.
 - Any M and N from 1, known or dynamic, up to limits that the Decline names. eps is an argument of the launch, fp32.
 - A row is read once where a workgroup has room for it (ranges of N: configs/rms_norm.py), and else twice. No element
   outside of the tensors is read or written.
@@ -62,8 +62,8 @@ MAX_ROWS = (2**32 - 1) // 1024
 class Problem:
     """One RMSNorm of M rows of N elements, from tensors or from Inductor's nodes.
 
-    kind: one of KINDS. strides: (row, column) strides in elements of each [M,N] input, x first, then what kind asks for.
-    dtypes: theirs. weight: its dtype and stride, or None. Addresses need no alignment.
+    kind: one of KINDS. strides: (row, column) strides in elements of each [M,N] input, x first, then what kind asks
+    for. dtypes: theirs. weight: its dtype and stride, or None. Addresses need no alignment.
     """
 
     m: Size
@@ -181,15 +181,12 @@ def _name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-# Below so many bytes of x a launch is most of the time of any kernel: nothing is to be won.
-LEAST_BYTES = 2**20
-
-
 def profitable(problem: Problem, target: Target) -> Decline | None:
     """None where ours is expected to be at least as fast as PyTorch's kernel.
 
     ATen's own times (benchmarks/data/published_rmsnorm.csv: 1.17 to 3.66 times the modelled ones of ours) start at 64
-    MiB; below, both are a launch and a pass over x, and ours is one kernel as ATen's is. A row that is read twice is not.
+    MiB; below, both are a launch and a pass over x, and ours is one kernel as ATen's is. Rows that are read twice are
+    left to PyTorch.
     """
     if _fitting(signature_of(problem), problem.hint[1])[0].looped:
         return Decline("a row of N={n} is read twice: no workgroup has room for it", n=problem.hint[1])
@@ -199,8 +196,8 @@ def profitable(problem: Problem, target: Target) -> Decline | None:
 def configs(problem: Problem, target: Target) -> list[RmsNormConfig]:
     """The configs that are worth trying on `target`, best expected first; where N is dynamic, those of the likely N.
 
-    The smallest one with room for a row leaves most room for other workgroups, and the fewest idle lanes; modelled times
-    of the 22 published shapes and of short rows have it first (docs/rms_norm.md).
+    The smallest one with room for a row leaves most room for other workgroups, and the fewest idle lanes; it is the
+    first by the modelled times of the 22 published shapes and of short rows (docs/rms_norm.md).
     """
     found = _fitting(signature_of(problem), problem.hint[1])
     valid = [config for config in found if config.valid_for(target) is None]
@@ -260,8 +257,8 @@ class Launch:
 def launch(config: RmsNormConfig, signature: RmsNormSignature, *tensors: torch.Tensor, eps: float) -> Launch | None:
     """The launch for x, the residual, the weight, and the outputs h, y, rstd, in this order, as far as there are any.
 
-    Shapes: x, residual, h, y [M,N]; weight [N]; rstd [M] fp32. None where M is 0. Raises ValueError where sizes that were
-    dynamic when compiling, or tensors given by hand, break a limit of supports() or have no room in the config.
+    Shapes: x, residual, h, y [M,N]; weight [N]; rstd [M] fp32. None where M is 0. Raises ValueError where sizes that
+    were dynamic when compiling, or tensors given by hand, break a limit of supports() or have no room in the config.
     """
     x = tensors[0]
     m, n = x.shape
@@ -311,9 +308,7 @@ def addresses(signature: RmsNormSignature) -> tuple[int, ...]:
     return tuple(names.index(name) for name in order if name in names)
 
 
-def reference(
-    x: torch.Tensor, weight: torch.Tensor | None = None, *, eps: float
-) -> tuple[torch.Tensor, torch.Tensor]:
+def reference(x: torch.Tensor, weight: torch.Tensor | None = None, *, eps: float) -> tuple[torch.Tensor, torch.Tensor]:
     """(y, rstd) in fp64 on the CPU, not rounded: [M,N] and [M]."""
     import torch
 
