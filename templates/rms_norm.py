@@ -23,6 +23,7 @@ from inductor_flydsl.configs.rms_norm import (
     kernargs,
     kernel_name,
 )
+from inductor_flydsl.templates import rms_norm_backward
 from inductor_flydsl.templates import rms_norm_row as device
 from inductor_flydsl.templates.kernel import ELEMENTS, Template, placeholders, uniform
 
@@ -48,10 +49,27 @@ def build(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
     fault = config.fault(lds_bytes=LDS_BYTES)
     if fault is not None:
         raise ValueError(str(fault))
-    return _forward(config, signature)
+    kinds = {
+        "forward": _forward, "residual": _forward, "backward": rms_norm_backward.backward, "dot": rms_norm_backward.dot,
+        "columns": rms_norm_backward.columns, "reduce": rms_norm_backward.reduce,
+    }  # fmt: skip
+    kernel = kinds[signature.kind](config, signature)
+    threads = config.threads
+    default_stream = fx.Stream(None)
+
+    @flyc.jit  # type: ignore[untyped-decorator]
+    def launch_rms_norm(args, stream: fx.Stream = default_stream) -> None:  # type: ignore[no-untyped-def]
+        kernel(args).launch(grid=(1, 1, 1), block=(threads, 1, 1), stream=stream)
+
+    return Template(
+        name=kernel_name(config, signature),
+        launcher=launch_rms_norm,
+        arguments=(placeholders(kernargs(signature)),),
+        threads=threads,
+    )
 
 
-def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
+def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Any:
     dtype, per_row = signature.dtype, config.threads_per_row
     waves = per_row // WAVE
     elements = signature.elements
@@ -60,8 +78,7 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
     looped = config.looped
     residual = signature.kind == "residual"
     weighted = bool(signature.weight)
-    # An fp32 result within an ulp takes sums that are better than fp32 where they meet.
-    sums = fx.Float64 if dtype == "float32" else fx.Float32
+    sums = device.sum_type(dtype)
     # Memory answers in order: a weight that is loaded behind a store comes after it.
     wider = ITEM_BYTES[signature.weight] // ITEM_BYTES[dtype] if weighted else 1
     ahead = chunks if chunks <= _EARLY_CHUNKS else _CHUNKS_AHEAD // max(wider, 1)
@@ -69,15 +86,14 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
     waiting = kept if chunks <= _EARLY_CHUNKS else _CHUNKS_AHEAD
     # What fp32 copies of both passes would take are the registers of the row itself.
     packed = dtype != "float32" and chunks > 4
-    name = kernel_name(config, signature)
 
-    @flyc.kernel(name=name)  # type: ignore[untyped-decorator]
+    @flyc.kernel(name=kernel_name(config, signature))  # type: ignore[untyped-decorator]
     def rms_norm_kernel(args) -> None:  # type: ignore[no-untyped-def]
         thread = fx.Int32(fx.thread_idx.x)
         lane = thread % WAVE
         wave = uniform(thread // WAVE)
         first_row = fx.Int32(fx.block_idx.x) * config.rows
-        where = device.place(config, dtype, args, first_row, thread, args.y, args.y_row)
+        where = device.place(config, dtype, args, first_row, thread, aligned=(args.y, args.y_row))
         x = device.Rows(where, dtype, args.x, args.x_row)
         has_ends = (where.head > 0) | (where.head + where.whole * elements < args.n)
         if fx.const_expr(waves > 1):
@@ -221,17 +237,4 @@ def _forward(config: RmsNormConfig, signature: RmsNormSignature) -> Template:
                     factor = device.element(weight_end(i), signature.weight)
                 store_end(i, device.narrow(device.scaled(single[i], root, factor, dtype), dtype))
 
-    return _template(rms_norm_kernel, name, config, signature)
-
-
-def _template(kernel: Any, name: str, config: RmsNormConfig, signature: RmsNormSignature) -> Template:
-    threads = config.threads
-    default_stream = fx.Stream(None)
-
-    @flyc.jit  # type: ignore[untyped-decorator]
-    def launch_rms_norm(args, stream: fx.Stream = default_stream) -> None:  # type: ignore[no-untyped-def]
-        kernel(args).launch(grid=(1, 1, 1), block=(threads, 1, 1), stream=stream)
-
-    return Template(
-        name=name, launcher=launch_rms_norm, arguments=(placeholders(kernargs(signature)),), threads=threads
-    )
+    return rms_norm_kernel

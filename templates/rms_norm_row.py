@@ -78,8 +78,14 @@ class Place:
         return column, column < self.n
 
 
-def place(config: RmsNormConfig, dtype: str, args: Any, first_row: Any, thread: Any, y: Any, y_row: Any) -> Place:
-    """The thread's place among the rows from `first_row` (i32) on; chunks are aligned in y."""
+def place(
+    config: RmsNormConfig, dtype: str, args: Any, first_row: Any, thread: Any, *, n: Any = None, aligned: Any = None
+) -> Place:
+    """The thread's place among the rows of `n` (args.n) elements from `first_row` (i32) on.
+
+    aligned: address and row stride of the tensor in which chunks are aligned; without, they begin with the row.
+    """
+    n = args.n if n is None else n
     size = ITEM_BYTES[dtype]
     elements = CHUNK_BYTES // size
     per_row = config.threads_per_row
@@ -89,14 +95,16 @@ def place(config: RmsNormConfig, dtype: str, args: Any, first_row: Any, thread: 
     head = lead = fx.Int32(0)
     if wide:
         row = uniform(row) if config.rows > 1 else fx.Int32(0)
-        address = fx.Int32((y + fx.Int64(first_row + row) * y_row * size) & (LINE_BYTES - 1))
-        head = fx.min((-address & (CHUNK_BYTES - 1)) // size, args.n)
+    if wide and aligned is not None:
+        base, stride = aligned
+        address = fx.Int32((base + fx.Int64(first_row + row) * stride * size) & (LINE_BYTES - 1))
+        head = fx.min((-address & (CHUNK_BYTES - 1)) // size, n)
         lead = ((address + head * size) & (LINE_BYTES - 1)) // CHUNK_BYTES
-    whole = (args.n - head) // elements
-    if wide and not config.looped:
+    whole = (n - head) // elements
+    if wide and aligned is not None and not config.looped:
         lead = (lead + whole <= config.row_chunks).select(lead, fx.Int32(0))
     return Place(
-        config=config, elements=elements, first_row=first_row, count=count, row=row, thread=within, n=args.n, head=head,
+        config=config, elements=elements, first_row=first_row, count=count, row=row, thread=within, n=n, head=head,
         whole=whole, lead=lead,
     )  # fmt: skip
 
@@ -193,6 +201,39 @@ def store_of_row(where: Place, address: Any, value: Any) -> None:
     buffer_store(buffer(base, fx.Int64(where.count) * 4, 4), value, inside.select(where.row * 4, fx.Int32(OUTSIDE)))
 
 
+def value_of_row(where: Place, address: Any) -> Any:
+    """The fp32 value of the thread's row, at address + 4 * row; 0 for a row that does not exist."""
+    base = address + fx.Int64(where.first_row) * 4
+    values = buffer(base, fx.Int64(where.count) * 4, 4)
+    return buffer_load(values, fx.Int32, where.row * 4).bitcast(fx.Float32)
+
+
+class Sums:
+    """Row `row` of an fp32 [P,N] tensor, which holds what the thread's columns of a Place add up to."""
+
+    def __init__(self, where: Place, address: Any, row: Any, stride: Any = None) -> None:
+        self._where = where
+        stride = where.n if stride is None else stride
+        base = address + fx.Int64(row) * fx.Int64(stride) * 4
+        self._all = buffer(base, fx.Int64(where.n) * 4, 4)
+        # The first row of a workgroup that has several stores for all of them.
+        self._stores = (where.row == 0) if where.config.rows == 1 else (fx.Int32(fx.thread_idx.x) == where.thread)
+
+    def store(self, chunks: list[Any], ends: list[Any]) -> None:
+        """The fp32 elements of the thread's chunks, and its single elements."""
+        where = self._where
+        for number, chunk in enumerate(chunks):
+            first = (where.thread + number * where.config.threads_per_row) * where.elements
+            inside = where.chunk_inside(number) & self._stores
+            for at in range(0, where.elements, 4):
+                value = fx.Vector.from_elements(chunk[at : at + 4], fx.Float32).bitcast(fx.Int32)
+                buffer_store(self._all, value, inside.select((first + at) * 4, fx.Int32(OUTSIDE)))
+        for number, value in enumerate(ends):
+            column, inside = where.end_column(number)
+            offset = (inside & self._stores).select(column * 4, fx.Int32(OUTSIDE))
+            buffer_store(self._all, value.bitcast(fx.Int32), offset)
+
+
 def wide(value: Any) -> Any:
     """A vector or an element, as fp32."""
     return value if value.dtype is fx.Float32 else value.to(fx.Float32)
@@ -223,6 +264,11 @@ def opaque(value: Any) -> Any:
 def add_products(total: list[Any], first: Any, second: Any) -> list[Any]:
     """The elements' products added to as many sums, each fp32."""
     return [math.fma(first[at], second[at], value) for at, value in enumerate(total)]
+
+
+def sum_type(dtype: str) -> Any:
+    """In what the sums of lanes are added up: an fp32 result within an ulp takes better than fp32."""
+    return fx.Float64 if dtype == "float32" else fx.Float32
 
 
 def tree(values: list[Any]) -> Any:
@@ -291,6 +337,38 @@ def reciprocal_root(total: Any, inverse: Any, eps: Any) -> tuple[Any, Any]:
     value = exact.to(fx.Float32)
     rest = (exact - value.to(fx.Float64)).to(fx.Float32)
     return value, (rest == rest).select(rest, fx.Float32(0.0))
+
+
+def grown(dy: Any, weight: Any | None) -> Any:
+    """dy * weight, of a chunk of fp32 and one of the weight's dtype."""
+    return dy if weight is None else dy * wide(weight)
+
+
+def scaled_by(x: Any, factor: Any) -> list[Any]:
+    """The fp32 elements of a chunk, times one fp32 value."""
+    values = wide(x)
+    return [values[at] * factor for at in range(values.numel)]
+
+
+def coefficient(total: Any, rstd: Any, inverse: Any) -> Any:
+    """rstd^3 * total / N in fp32, rounded once, of the fp64 1 / N."""
+    scale = rstd.to(fx.Float64)
+    return (total.to(fx.Float64) * inverse * (scale * scale * scale)).to(fx.Float32)
+
+
+def gradient(grown_: Any, x: Any, rstd: Any, c: Any) -> list[Any]:
+    """The elements of rstd * dy * weight - c * x."""
+    count = len(x) if isinstance(x, list) else x.numel
+    return [math.fma(-c, x[at], rstd * grown_[at]) for at in range(count)]
+
+
+def sum_rows(value: Any, per_row: int) -> Any:
+    """The sum over the rows that share a wave, of one column, in all of its lanes."""
+    step = per_row
+    while step < WAVE:
+        value = value + value.shuffle_xor(step, WAVE)
+        step *= 2
+    return value
 
 
 def scaled(x: Any, root: tuple[Any, Any], weight: Any | None, dtype: str) -> Any:

@@ -97,21 +97,27 @@ class RmsNormConfig:
 # The name by which launch.py and generated code find this op's config.
 Config = RmsNormConfig
 
-KINDS = ("forward", "residual")
+FORWARD_KINDS = ("forward", "residual")
+BACKWARD_KINDS = ("backward", "dot", "columns", "reduce")
+KINDS = (*FORWARD_KINDS, *BACKWARD_KINDS)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RmsNormSignature:
     """What one compiled kernel computes, beside its config.
 
-    kind: "forward" (y and, with `rstd`, rstd from x), "residual" (h = x + residual first; stores h too). weight: its
-    dtype, "" for none.
+    kind: "forward" (y and, with `rstd`, rstd from x), "residual" (h = x + residual first; stores h too); "backward" (of
+    dy, x and rstd: `dx`, and `dweight`'s partial sums, or one of them), the same of long rows in two kernels, "dot" and
+    "columns", and "reduce" (partial sums to a dweight of `dtype`). weight: the dtype of a weight that is read, "" for
+    none.
     """
 
     kind: str
     dtype: str
     weight: str
-    rstd: bool = True
+    rstd: bool = False
+    dx: bool = False
+    dweight: bool = False
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
@@ -120,10 +126,15 @@ class RmsNormSignature:
             raise ValueError(f"dtype={self.dtype!r} is not one of {', '.join(DTYPES)}")
         if self.weight not in ("", self.dtype, "float32"):
             raise ValueError(f"weight={self.weight!r} is not '', {self.dtype!r} or 'float32'")
+        if self.rstd and self.kind not in FORWARD_KINDS:
+            raise ValueError(f"kind={self.kind!r} stores no rstd")
+        if (self.dx or self.dweight) != (self.kind in ("backward", "columns")):
+            raise ValueError(f"kind={self.kind!r} does not go with dx={self.dx} and dweight={self.dweight}")
 
     def __str__(self) -> str:
         weight = f"{self.weight} weight" if self.weight else "no weight"
-        return f"{self.kind}, {self.dtype}, {weight}{', rstd' * self.rstd}"
+        stored = "".join(f", {name}" for name in ("rstd", "dx", "dweight") if getattr(self, name))
+        return f"{self.kind}, {self.dtype}, {weight}{stored}"
 
     @classmethod
     def from_dict(cls, fields: dict[str, Any]) -> RmsNormSignature:
@@ -138,6 +149,10 @@ class RmsNormSignature:
 
 Signature = RmsNormSignature
 
+# Blocks of columns where a row's sum is known, and of rows where it is not.
+COLUMNS = RmsNormConfig(threads=256, chunks=2)
+# All waves of a workgroup share 64 columns.
+REDUCE = RmsNormConfig(threads=1024, chunks=1)
 # From the shortest rows to the longest. Lanes of a wave share rows of up to a wave's chunks, as idle lanes cost as much
 # as busy ones; longer rows take as many waves as keep two or more workgroups on a CU. Modelled times are in docs.
 CONFIGS = (
@@ -147,7 +162,7 @@ CONFIGS = (
     RmsNormConfig(threads=256, rows=8, chunks=1),
     RmsNormConfig(threads=256, rows=4, chunks=1),
     RmsNormConfig(threads=256, rows=4, chunks=4),
-    RmsNormConfig(threads=256, chunks=2),
+    COLUMNS,
     RmsNormConfig(threads=256, chunks=4),
     RmsNormConfig(threads=512, chunks=4),
     RmsNormConfig(threads=1024, chunks=4),
@@ -157,15 +172,27 @@ CONFIGS = (
     RmsNormConfig(threads=1024, chunks=8, shared=9),
     RmsNormConfig(threads=1024, chunks=20, shared=9),
     RmsNormConfig(threads=1024, chunks=4, looped=True),
+    REDUCE,
 )
 
 
 def serves(config: RmsNormConfig, signature: RmsNormSignature) -> bool:
     """Whether the config is one for this signature: its kernel keeps within the registers, and no smaller one does."""
     short = ITEM_BYTES[signature.dtype] == 2
+    kind = signature.kind
+    if kind == "reduce" or config == REDUCE:
+        return kind == "reduce" and config == REDUCE
+    if kind == "columns":
+        return config == COLUMNS
+    if kind == "dot" or config.looped:
+        return config.looped and kind in ("dot", "forward", "residual")
+    if kind == "backward":
+        # Two inputs and, with dweight, sums of it in fp32.
+        most = (4 if short else 8) if signature.dweight else 8
+        return config.chunks <= most and not config.shared
     # 16-bit elements are unpacked between the passes, which takes registers that fp32 rows can have.
     if config.shared:
-        return config.chunks <= 8 if short else config.chunks > 8 and signature.kind == "forward"
+        return config.chunks <= 8 if short else config.chunks > 8 and kind == "forward"
     return config.chunks <= 14 or not short
 
 
@@ -173,8 +200,16 @@ def signatures(dtype: str) -> list[RmsNormSignature]:
     """What is shipped for a dtype, and what `kernels` runs."""
     weights = ("", dtype) if dtype == "float32" else ("", dtype, "float32")
     return [
-        *(RmsNormSignature(kind="forward", dtype=dtype, weight=weight) for weight in weights),
-        RmsNormSignature(kind="residual", dtype=dtype, weight=dtype, rstd=False),
+        *(RmsNormSignature(kind="forward", dtype=dtype, weight=weight, rstd=True) for weight in weights),
+        RmsNormSignature(kind="residual", dtype=dtype, weight=dtype),
+        *(
+            RmsNormSignature(kind="backward", dtype=dtype, weight=weight, dx=True, dweight=bool(weight))
+            for weight in weights
+        ),
+        RmsNormSignature(kind="backward", dtype=dtype, weight="", dweight=True),
+        RmsNormSignature(kind="dot", dtype=dtype, weight=dtype),
+        RmsNormSignature(kind="columns", dtype=dtype, weight=dtype, dx=True, dweight=True),
+        RmsNormSignature(kind="reduce", dtype=dtype, weight=""),
     ]
 
 
@@ -183,23 +218,29 @@ def kernargs(signature: RmsNormSignature) -> tuple[tuple[str, str], ...]:
 
     Each [M,N] tensor has its row stride behind it; `inverse` is 1 / N.
     """
-    made = [("x", "i64"), ("x_row", "i64")]
-    if signature.kind == "residual":
-        made += [("residual", "i64"), ("residual_row", "i64"), ("h", "i64"), ("h_row", "i64")]
-    if signature.weight:
-        made += [("weight", "i64")]
-    made += [("y", "i64"), ("y_row", "i64")]
-    if signature.rstd:
-        made += [("rstd", "i64")]
-    return (*made, ("inverse", "f64"), ("m", "i32"), ("n", "i32"), ("eps", "f32"))
+    kind = signature.kind
+    if kind == "reduce":
+        return ("partial", "i64"), ("dweight", "i64"), ("partials", "i32"), ("n", "i32")
+    matrices = {"forward": ["x"], "residual": ["x", "residual", "h"]}.get(kind, ["x", "dy"])
+    matrices += ["y"] * (kind in FORWARD_KINDS) + ["dx"] * signature.dx
+    made = [(f"{name}{part}", "i64") for name in matrices for part in ("", "_row")]
+    made += [("weight", "i64")] * bool(signature.weight)
+    made += [("rstd", "i64")] * (signature.rstd or kind in BACKWARD_KINDS)
+    made += [("coefficient", "i64")] * (kind == "dot" or (kind == "columns" and signature.dx))
+    made += [("partial", "i64")] * signature.dweight
+    made += [("inverse", "f64"), ("m", "i32"), ("n", "i32")]
+    if kind in FORWARD_KINDS:
+        return (*made, ("eps", "f32"))
+    # How many groups of rows there are, and how many workgroups share them.
+    return (*made, ("groups", "i32"), ("stride", "i32"))
 
 
 def kernel_name(config: RmsNormConfig, signature: RmsNormSignature) -> str:
     """The kernel's symbol: it holds all of config and signature, so that profiles and errors tell them apart."""
     kind = "" if signature.kind == "forward" else f"_{signature.kind}"
-    rstd = "" if signature.rstd else "_bare"
+    stored = "".join(f"_{name}" for name in ("rstd", "dx", "dweight") if getattr(signature, name))
     return (
-        f"rms_norm{kind}_{SHORT[signature.dtype]}_{SHORT[signature.weight]}{rstd}"
+        f"rms_norm{kind}_{SHORT[signature.dtype]}_{SHORT[signature.weight]}{stored}"
         f"_r{config.rows}_t{config.threads_per_row}_c{config.chunks}"
         f"{f'_s{config.shared}' * (config.shared > 0)}{'_looped' * config.looped}"
     )
