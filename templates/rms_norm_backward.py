@@ -9,8 +9,8 @@ dot        c of each row, for rows that leave no room for sums of dweight beside
 columns    dx and sums of dweight of some columns and many rows, where c is known
 reduce     the workgroups' sums, added up in a fixed order
 
-Columns are dealt to lanes alike in every row, so that a lane's sums are of its own columns: where N is odd, dx is written
-with wide stores that are not aligned.
+Columns are dealt to lanes alike in every row, so that a lane's sums are of its own columns: where N is odd, dx is
+written with wide stores that are not aligned.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ from inductor_flydsl.templates import rms_norm_row as device
 from inductor_flydsl.templates.kernel import buffer, buffer_load, buffer_store, uniform
 
 # Weights of up to so many chunks stay in registers from row to row.
-_KEPT_WEIGHTS = 4
+_KEPT_WEIGHTS = 2
+# Of longer rows they are not even kept from the first pass to the second.
+_KEPT_CHUNKS = 4
 # Rows of partial sums that a lane loads at a time.
 _ROWS_AHEAD = 8
 
@@ -45,7 +47,10 @@ def backward(config: RmsNormConfig, signature: RmsNormSignature) -> Any:
     met = device.sum_type(dtype)
     weighted = bool(signature.weight)
     keeps_weights = weighted and chunks <= _KEPT_WEIGHTS
+    packs_weights = signature.weight != "float32"
     packed = dtype != "float32" and chunks > 2
+    # Long rows leave no registers for the weight: it is loaded in both passes.
+    reloads = weighted and chunks > _KEPT_CHUNKS
 
     @flyc.kernel(name=kernel_name(config, signature))  # type: ignore[untyped-decorator]
     def rms_norm_backward_kernel(args) -> None:  # type: ignore[no-untyped-def]
@@ -73,12 +78,17 @@ def backward(config: RmsNormConfig, signature: RmsNormSignature) -> Any:
         turn = fx.Int32(0)
         for group in range(fx.Int32(fx.block_idx.x), args.groups, args.stride, unroll=1):  # type: ignore[call-overload]
             where = device.place(config, dtype, args, group * config.rows, thread)
+            if fx.const_expr(reloads):
+                # Else every offset of every chunk keeps a register through all rows.
+                where = device.anew(where)
+                load_now = device.Rows(where, signature.weight, args.weight, None).load
             x = device.Rows(where, dtype, args.x, args.x_row)
             dy = device.Rows(where, dtype, args.dy, args.dy_row)
             xs = [x.load(i) for i in range(chunks)]
             dys = [dy.load(i) for i in range(chunks)]
-            factors = weights
-            if fx.const_expr(weighted and not keeps_weights):
+            # Without this the compiler unpacks them once and for all, into twice the registers.
+            factors = [device.opaque(value) for value in weights] if weighted and packs_weights else weights
+            if fx.const_expr(weighted and not keeps_weights and not reloads):
                 factors = [load_weight(i) for i in range(chunks)]
             rstd = device.value_of_row(where, args.rstd)
             end_bits = [(x.zero_end, x.zero_end) for i in range(count)]
@@ -90,6 +100,8 @@ def backward(config: RmsNormConfig, signature: RmsNormSignature) -> Any:
             if fx.const_expr(signature.dx):
                 total = [fx.Float32(0.0) for at in range(elements)]
                 for i in fx.range_constexpr(chunks):
+                    if fx.const_expr(reloads):
+                        factors = [*factors, load_now(i)]
                     grown = device.grown(device.wide(dys[i]), factors[i] if weighted else None)
                     total = device.add_products(total, grown, device.wide(xs[i]))
                 for i in fx.range_constexpr(count):
@@ -107,20 +119,28 @@ def backward(config: RmsNormConfig, signature: RmsNormSignature) -> Any:
             if fx.const_expr(packed):
                 xs = [device.opaque(value) for value in xs]
                 dys = [device.opaque(value) for value in dys]
+            if fx.const_expr(reloads):
+                where = device.anew(where)
+                load_now = device.Rows(where, signature.weight, args.weight, None).load
             if fx.const_expr(signature.dx):
                 dx = device.Rows(where, dtype, args.dx, args.dx_row)
                 store_dx_end = dx.store_end
-                for i in fx.range_constexpr(chunks):
+            for i in fx.range_constexpr(chunks):
+                if fx.const_expr(signature.dx):
+                    if fx.const_expr(reloads):
+                        factors = [load_now(at) if at == i else None for at in range(chunks)]
                     grown = device.grown(device.wide(dys[i]), factors[i] if weighted else None)
                     made = device.gradient(grown, device.wide(xs[i]), rstd, c)
                     dx.store(i, device.narrow(fx.Vector.from_elements(made, fx.Float32), dtype))
+                if fx.const_expr(signature.dweight):
+                    sums[i] = device.add_products(sums[i], device.wide(dys[i]), device.scaled_by(xs[i], rstd))
+            # One condition is the compiler's, the other the kernel's.
+            if fx.const_expr(signature.dx):  # noqa: SIM102
                 if has_ends:
                     for i in fx.range_constexpr(count):
                         (made_end,) = device.gradient([end_dy[i] * end_weights[i]], [end_x[i]], rstd, c)
                         store_dx_end(i, device.narrow(made_end, dtype))
             if fx.const_expr(signature.dweight):
-                for i in fx.range_constexpr(chunks):
-                    sums[i] = device.add_products(sums[i], device.wide(dys[i]), device.scaled_by(xs[i], rstd))
                 for i in fx.range_constexpr(count):
                     end_sums[i] = math.fma(end_dy[i], end_x[i] * rstd, end_sums[i])
 

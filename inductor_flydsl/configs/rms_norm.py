@@ -153,6 +153,7 @@ Signature = RmsNormSignature
 COLUMNS = RmsNormConfig(threads=256, chunks=2)
 # All waves of a workgroup share 64 columns.
 REDUCE = RmsNormConfig(threads=1024, chunks=1)
+LONG_BACKWARD = RmsNormConfig(threads=512, chunks=8)
 # From the shortest rows to the longest. Lanes of a wave share rows of up to a wave's chunks, as idle lanes cost as much
 # as busy ones; longer rows take as many waves as keep two or more workgroups on a CU. Modelled times are in docs.
 CONFIGS = (
@@ -172,6 +173,7 @@ CONFIGS = (
     RmsNormConfig(threads=1024, chunks=8, shared=9),
     RmsNormConfig(threads=1024, chunks=20, shared=9),
     RmsNormConfig(threads=1024, chunks=4, looped=True),
+    LONG_BACKWARD,
     REDUCE,
 )
 
@@ -186,10 +188,9 @@ def serves(config: RmsNormConfig, signature: RmsNormSignature) -> bool:
         return config == COLUMNS
     if kind == "dot" or config.looped:
         return config.looped and kind in ("dot", "forward", "residual")
-    if kind == "backward":
-        # Two inputs and, with dweight, sums of it in fp32.
-        most = (4 if short else 8) if signature.dweight else 8
-        return config.chunks <= most and not config.shared
+    if kind == "backward" or config == LONG_BACKWARD:
+        # dy, x and the sums of dweight: fewer threads have more registers beside those that each thread needs.
+        return kind == "backward" and (config.chunks <= 4 or config == LONG_BACKWARD) and config.threads < MAX_THREADS
     # 16-bit elements are unpacked between the passes, which takes registers that fp32 rows can have.
     if config.shared:
         return config.chunks <= 8 if short else config.chunks > 8 and kind == "forward"

@@ -48,8 +48,9 @@ if TYPE_CHECKING:
 # The op's names, as kernels, tests and generated code find them; what a kernel fixes comes from configs/rms_norm.py.
 __all__ = [
     "CONFIGS", "DTYPES", "MAX_N", "MAX_ROW_STRIDE", "MAX_ROWS", "Config", "Launch", "Problem", "RmsNormConfig",
-    "RmsNormSignature", "Signature", "Step", "addresses", "backward", "configs", "flattened", "kernargs", "kernel_name", "launch", "partial_rows",
-    "profitable", "range_size", "ranges", "reference", "reference_backward", "serves", "signature_of", "signatures", "supports",
+    "RmsNormSignature", "Signature", "Step", "addresses", "backward", "configs", "flattened", "kernargs", "kernel_name",
+    "launch", "partial_rows", "profitable", "range_size", "ranges", "reference", "reference_backward", "serves",
+    "signature_of", "signatures", "supports",
 ]  # fmt: skip
 
 # A row is addressed with 32-bit byte offsets from its own 64-bit base, and offsets from 2^31 up mean "out of range".
@@ -90,9 +91,13 @@ class Problem:
 
     @staticmethod
     def from_tensors(
-        *inputs: torch.Tensor, weight: torch.Tensor | None = None, kind: str = "forward", rstd: bool | torch.Tensor = True,
-        dx: bool = False, dweight: bool = False,
-    ) -> Problem:  # fmt: skip
+        *inputs: torch.Tensor,
+        weight: torch.Tensor | None = None,
+        kind: str = "forward",
+        rstd: bool | torch.Tensor = True,
+        dx: bool = False,
+        dweight: bool = False,
+    ) -> Problem:
         """The problem of [M,N] inputs: x, and the residual or dy where kind has one. Flatten other ranks first.
 
         rstd: whether it is wanted; with kind "backward", the tensor.
@@ -377,8 +382,8 @@ def _check(given: dict[str, torch.Tensor], sizes: dict[str, tuple[int, ...]], co
         whole = name == "partial" and wanted[0] > 1 and strides[0] != wanted[1]
         if tensor.shape != wanted or (wanted[-1] > 1 and strides[-1] != 1) or whole:
             raise ValueError(
-                f"rms_norm takes {name} as {wanted} with unit stride along the last dim, not {tuple(tensor.shape)} with "
-                f"strides {strides}"
+                f"rms_norm takes {name} as {wanted} with unit stride along the last dim, not {tuple(tensor.shape)} "
+                f"with strides {strides}"
             )
         if len(wanted) == 2 and m > 1 and config.threads_per_row < WAVE and strides[0] > MAX_ROW_STRIDE:
             raise ValueError(
@@ -416,8 +421,8 @@ def backward(
 ) -> tuple[tuple[Step, ...], torch.Tensor | None, torch.Tensor | None]:
     """(what to launch, in order; dx [M,N] in x's dtype; dweight [N] in the weight's), both to be written by it.
 
-    dy, x [M,N], rstd [M] fp32, of a supported Problem. A row that a workgroup has room for takes one kernel, which reads
-    dy and x once; a longer one takes two. `config` is one of configs() of the problem, by default the first.
+    dy, x [M,N], rstd [M] fp32, of a supported Problem. A row that a workgroup has room for takes one kernel, which
+    reads dy and x once; a longer one takes two. `config` is one of configs() of the problem, by default the first.
     """
     import torch
 
