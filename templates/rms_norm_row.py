@@ -205,6 +205,11 @@ def value_of_row(where: Place, address: Any) -> Any:
     """The fp32 value of the thread's row, at address + 4 * row; 0 for a row that does not exist."""
     base = address + fx.Int64(where.first_row) * 4
     values = buffer(base, fx.Int64(where.count) * 4, 4)
+    if where.wide:
+        # The wave's only one, in a scalar register; what a scalar load out of range gives is not established.
+        offset = uniform(fx.min(where.row, where.count - 1) * 4)
+        bits = rocdl.ptr_s_buffer_load(fx.Int32.ir_type, values, offset.ir_value())
+        return fx.Int32(bits).bitcast(fx.Float32)
     return buffer_load(values, fx.Int32, where.row * 4).bitcast(fx.Float32)
 
 
