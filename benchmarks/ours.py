@@ -16,17 +16,29 @@ from inductor_flydsl.ops import OPS
 from inductor_flydsl.simulator import Launch
 
 
-def _gemm(shape: Any) -> tuple[Any, tuple[torch.Tensor, ...]]:
+# The problem of a shape, its tensors in the order of the op's kernels, and the numbers that a launch takes.
+_Call = tuple[Any, tuple[torch.Tensor, ...], dict[str, float]]
+
+
+def _gemm(shape: Any) -> _Call:
     from inductor_flydsl.ops import gemm
 
     a, weight = (memory.empty(rows, shape.k, dtype=torch.bfloat16) for rows in (shape.m, shape.n))
     out = memory.empty(shape.m, shape.n, dtype=torch.bfloat16)
-    return gemm.Problem.from_tensors(a, weight.t()), (a, weight.t(), out)
+    return gemm.Problem.from_tensors(a, weight.t()), (a, weight.t(), out), {}
 
 
-# Per op: the problem of a shape, and tensors in the order of the op's kernels. No element is filled unless control
-# depends on it.
-PROBLEMS: dict[str, Callable[[Any], tuple[Any, tuple[torch.Tensor, ...]]]] = {"gemm": _gemm}
+def _rms_norm(shape: Any) -> _Call:
+    from inductor_flydsl.ops import rms_norm
+
+    dtype = getattr(torch, shape.dtype)
+    x, y = (memory.empty(shape.m, shape.n, dtype=dtype) for _ in range(2))
+    weight, rstd = memory.empty(shape.n, dtype=dtype), memory.empty(shape.m, dtype=torch.float32)
+    return rms_norm.Problem.from_tensors(x, weight=weight), (x, weight, y, rstd), {"eps": 1e-5}
+
+
+# Per op: the call of a shape. No element is filled unless control depends on it.
+PROBLEMS: dict[str, Callable[[Any], _Call]] = {"gemm": _gemm, "rms_norm": _rms_norm}
 
 
 def configs(suite: str, shape: Shape) -> Sequence[Any]:
@@ -34,7 +46,7 @@ def configs(suite: str, shape: Shape) -> Sequence[Any]:
     op = SUITES[suite].op
     if op not in OPS:
         raise Unserved(f"{op} is not built yet")
-    problem, _ = PROBLEMS[op](shape)
+    problem, _, _ = PROBLEMS[op](shape)
     if (declined := OPS[op].module.supports(problem)) is not None:
         raise Unserved(str(declined))
     with inductor_flydsl.simulate():
@@ -44,12 +56,12 @@ def configs(suite: str, shape: Shape) -> Sequence[Any]:
 def launches(suite: str, shape: Shape, config_: Any) -> Sequence[Launch]:
     """The one launch of a config, captured; the kernel is compiled if the store does not hold it."""
     op = SUITES[suite].op
-    problem, tensors = PROBLEMS[op](shape)
+    problem, tensors, numbers = PROBLEMS[op](shape)
     signature = OPS[op].module.signature_of(problem)
     # A process of the benchmarks compiles for itself: it is one of several, and holds no real Triton kernels.
     with inductor_flydsl.simulate(), config.patch(compile_in="process"):  # type: ignore[attr-defined]
         kernel = launch.kernel(op, config=config_, signature=signature, target=_target())
-        captured = kernel.capture(*tensors)
+        captured = kernel.capture(*tensors, **numbers)
     assert captured is not None, f"{shape.name} has an empty output"
     return (captured,)
 

@@ -69,6 +69,8 @@ def rows(
             module = OPS[name].module
             for config in module.CONFIGS:
                 for signature in (each for dtype in module.DTYPES for each in module.signatures(dtype)):
+                    if not module.serves(config, signature):
+                        continue
                     kernel = launch.kernel(name, config=config, signature=signature, target=target)
                     yield _row(kernel, check=check or assumptions or hazards, assumptions=assumptions, hazards=hazards)
 
@@ -134,7 +136,7 @@ def _run(
     """(error, what is wrong or "", findings) of one launch on poisoned memory."""
     case.poison()
     try:
-        findings = kernel.simulate(*case.tensors, assumptions=flipped, hazards=hazards)
+        findings = kernel.simulate(*case.tensors, assumptions=flipped, hazards=hazards, **case.numbers)
     except SimulatorError as fault:
         return float("inf"), str(fault), ()
     error, right = case.error()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from inductor_flydsl.simulator import Finding, Hazards, KernelFacts, Launch, Program
 
-_SIZES = {"i64": ("q", 8), "i32": ("i", 4)}
+_SIZES = {"i64": ("q", 8), "i32": ("i", 4), "f32": ("f", 4), "f64": ("d", 8)}
 _PACK_ADDRESS = struct.Struct("<q").pack_into
 
 
@@ -61,7 +61,7 @@ class Spec:
 
 
 class Kernel:
-    """One kernel, ready to be called with tensors in the order of its op (`gemm`: a, b, out)."""
+    """One kernel, ready to be called with what its op's launch() takes (`gemm`: a, b, out)."""
 
     def __init__(self, spec: Spec) -> None:
         self.spec = spec
@@ -160,26 +160,33 @@ class Kernel:
 
         return store.get_or_make(fields, make, root=self._root)
 
-    def __call__(self, *tensors: torch.Tensor) -> None:
-        """Launch on the given tensors; the last one is written. Asynchronous on HIP, synchronous in the simulator."""
+    def __call__(self, *tensors: torch.Tensor, **numbers: Any) -> None:
+        """Launch on the given tensors and numbers, those of the op's launch(); its outputs come last.
+
+        Asynchronous on HIP, synchronous in the simulator.
+        """
         if self._range_size is not None:
             size = self._range_size(*tensors)
-            next(kernel for bound, kernel in self._ranges if size <= bound)(*tensors)
+            next(kernel for bound, kernel in self._ranges if size <= bound)(*tensors, **numbers)
             return
         if self.spec.target.kind == "simulated":
-            self.simulate(*tensors)
+            self.simulate(*tensors, **numbers)
         else:
-            self._run_on_hip(tensors)
+            self._run_on_hip(tensors, numbers)
 
     def simulate(
-        self, *tensors: torch.Tensor, assumptions: tuple[str, ...] = (), hazards: Hazards | None = None
+        self,
+        *tensors: torch.Tensor,
+        assumptions: tuple[str, ...] = (),
+        hazards: Hazards | None = None,
+        **numbers: Any,
     ) -> tuple[Finding, ...]:
         """Launch in the simulator, with the named rules of simulator.ASSUMPTIONS flipped; the findings of `hazards`."""
         self._check_simulated(tensors)
         from inductor_flydsl import config
 
         _claim("simulated")
-        launch = self.capture(*tensors)
+        launch = self.capture(*tensors, **numbers)
         if launch is None:
             return ()
         started = time.perf_counter()
@@ -188,7 +195,7 @@ class Kernel:
         _last_launch.update(op=self.spec.op, seconds=time.perf_counter() - started, result=result)
         return result.findings
 
-    def capture(self, *tensors: torch.Tensor) -> Launch | None:
+    def capture(self, *tensors: torch.Tensor, **numbers: Any) -> Launch | None:
         """The launch that simulate() would run, for a model of its time; None where the output is empty.
 
         Nothing runs, and no element is read, but for operands that have to be copied because they are not aligned.
@@ -199,7 +206,7 @@ class Kernel:
         if self._program is None:
             self.compile()
         assert self._program is not None
-        work = self._launch(self.spec.config, self.spec.signature, *tensors)
+        work = self._launch(self.spec.config, self.spec.signature, *tensors, **numbers)
         if work is None:
             return None
         buffers = [_buffer(simulator, tensor, f"input {i}", False) for i, tensor in enumerate(work.reads)]
@@ -214,19 +221,19 @@ class Kernel:
             keep=(*work.reads, *work.writes),
         )
 
-    def prepare(self, *tensors: torch.Tensor) -> Callable[..., object]:
-        """A launch for tensors of these shapes, strides and alignments, of which later calls give others.
+    def prepare(self, *tensors: torch.Tensor, **numbers: Any) -> Callable[..., object]:
+        """A launch with these numbers for tensors of these shapes, strides and alignments; later calls give others.
 
         On HIP what does not change is packed once, and a call costs little more than HIP's own; an input may then be
         given before it is expanded. The kernel is compiled. Raises LaunchError, HipError, and a call's ValueError.
         """
         if self.spec.target.kind == "simulated":
-            return self.simulate
+            return functools.partial(self.simulate, **numbers) if numbers else self.simulate
         _claim("hip")
-        work = self._launch(self.spec.config, self.spec.signature, *tensors)
+        work = self._launch(self.spec.config, self.spec.signature, *tensors, **numbers)
         if work is None or any(used is not tensor for used, tensor in zip(work.reads, tensors, strict=False)):
             # Nothing to launch, or operands that every call has to copy.
-            return self
+            return functools.partial(self, **numbers) if numbers else self
         kernarg = self._pack(*work.arguments)
         places = tuple(self._offsets[i] for i in OPS[self.spec.op].module.addresses(self.spec.signature))
         return Prepared(self, work, kernarg, places, tensors[-1].device.index)
@@ -265,7 +272,7 @@ class Kernel:
         if copies:
             ledger.count("realigned", self.spec.op, number=copies)
 
-    def _run_on_hip(self, tensors: tuple[torch.Tensor, ...]) -> None:
+    def _run_on_hip(self, tensors: tuple[torch.Tensor, ...], numbers: dict[str, Any]) -> None:
         if simulated_arch() is not None:
             raise LaunchError(f"this {self.spec.op} kernel was compiled for a GPU and cannot run inside simulate()")
         _claim("hip")
@@ -273,7 +280,7 @@ class Kernel:
 
         from inductor_flydsl import hip
 
-        work = self._launch(self.spec.config, self.spec.signature, *tensors)
+        work = self._launch(self.spec.config, self.spec.signature, *tensors, **numbers)
         if work is None:
             return
         self._count_copies(tensors, work.reads)

@@ -25,7 +25,6 @@ Three rules keep every access inside the operands, whatever M, N and K are:
 Whether the scalar offset counts in the bounds check differs between chips, so it is always 0 here.
 """
 
-import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any
@@ -50,6 +49,7 @@ from inductor_flydsl.templates.gemm_layout import (
     transposed_place,
     transposed_swizzle,
 )  # fmt: skip
+from inductor_flydsl.templates.kernel import Template, buffer, buffer_load, buffer_store, placeholders, uniform
 from inductor_flydsl.templates.schedule import alternating, collect, issue_all, multiply_beside
 
 # The names by which compile.py finds this op's config and signature.
@@ -72,29 +72,6 @@ FRAGMENT_STRIDE_BYTES = 2**26
 OUTSIDE_K = 0x8000_0000
 OUTSIDE_ROW = 0x8000_0000
 OUTSIDE_COLUMN = 0x4000_0000
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Template:
-    """A kernel ready to be compiled.
-
-    name: the kernel's symbol. launcher: the `flyc.jit` function. arguments: placeholder values, typed, to trace the
-    launcher with. threads: the workgroup size in x; the grid is one-dimensional.
-    """
-
-    name: str
-    launcher: Callable[..., Any]
-    arguments: tuple[Any, ...]
-    threads: int
-
-
-def _descriptor(address: Any, nbytes: Any, alignment: int) -> Any:
-    """A raw buffer descriptor for `nbytes` (i64) bytes from `address` (i64) on; both uniform over the wave."""
-    pointer_type = fx.PointerType.get(
-        elem_ty=fx.Uint8.ir_type, address_space=fx.AddressSpace.Global, alignment=alignment
-    )
-    pointer = rocdl.make_buffer_ptr(fx.inttoptr(pointer_type, address), num_records_bytes=nbytes)
-    return rocdl.get_buffer_rsrc(pointer)
 
 
 def _quotient(value: Any, divisor: Any, reciprocal: Any) -> Any:
@@ -138,11 +115,6 @@ def _tile_position(workgroup: Any, args: Any, config: GemmConfig) -> tuple[Any, 
     return fx.Int32(row * config.tile_m), fx.Int32(column * config.tile_n)
 
 
-def _uniform(value: Any) -> Any:
-    """`value`, known to the compiler to be the same in all lanes of the wave, hence in a scalar register."""
-    return fx.Int32(rocdl.readfirstlane(fx.Int32.ir_type, value))
-
-
 def _load_to_lds(descriptor: Any, lds: Any, lds_offset: Any, offset: Any) -> None:
     """16 bytes per lane from `offset` of the descriptor to LDS; lane i writes at lds + lds_offset + 16 * i.
 
@@ -153,17 +125,6 @@ def _load_to_lds(descriptor: Any, lds: Any, lds_offset: Any, offset: Any) -> Non
     size = fx.Int32(CHUNK_BYTES).ir_value()
     pointer = fx.to_llvm_ptr(fx.add_offset(lds, lds_offset))
     rocdl.raw_ptr_buffer_load_async_lds(descriptor, pointer, size, offset.ir_value(), zero, zero)
-
-
-def _store(descriptor: Any, value: Any, offset: Any) -> None:
-    """`value`, a vector or scalar of 2 to 16 bytes, to byte `offset` of the descriptor; dropped if that is outside."""
-    rocdl.raw_ptr_buffer_store(fx.as_ir_value(value), descriptor, offset.ir_value(), fx.Int32(0).ir_value())
-
-
-def _element(descriptor: Any, offset: Any) -> Any:
-    """The 2-byte element at byte `offset` of the descriptor, as an i16; 0 outside of it."""
-    zero = fx.Int32(0).ir_value()
-    return fx.Int16(rocdl.raw_ptr_buffer_load(fx.Int16.ir_type, descriptor, offset.ir_value(), zero))
 
 
 def build(config: GemmConfig, signature: GemmSignature) -> Template:
@@ -184,9 +145,6 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
     element = fx.BFloat16 if dtype == "bfloat16" else fx.Float16
     mfma = rocdl.mfma_f32_16x16x32_bf16 if dtype == "bfloat16" else rocdl.mfma_f32_16x16x32_f16
     name = kernel_name(config, signature)
-    kinds = {"i64": fx.Int64, "i32": fx.Int32}
-    fields = {field: kinds[kind] for field, kind in kernargs(signature)}
-    Arguments = fx.struct(type("Arguments", (), {"__annotations__": fields}))
 
     stages = config.stages
     threads = config.threads
@@ -220,7 +178,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         m, n, k = args.m, args.n, args.k
         thread = fx.Int32(fx.thread_idx.x)
         lane = thread & (WAVE - 1)
-        wave = _uniform(thread >> 6)
+        wave = uniform(thread >> 6)
         wave_k = wave // waves_mn
         wave_mn = wave % waves_mn
         wave_m0 = (wave_mn // config.waves_n) * geometry.wave_m
@@ -245,7 +203,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             valid = fx.min(rows - first, fx.Int32(count * config.rows_per_load))
             base = address + fx.Int64(first) * fx.Int64(stride) * ELEMENT_BYTES
             nbytes = (fx.Int64(valid - 1) * fx.Int64(stride) + fx.Int64(k)) * ELEMENT_BYTES
-            descriptor = _descriptor(base, nbytes, CHUNK_BYTES)
+            descriptor = buffer(base, nbytes, CHUNK_BYTES)
             offsets = []
             for i in fx.range_constexpr(count):
                 row = load_row + i * config.rows_per_load
@@ -288,7 +246,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 left = fx.min(k - first_k, fx.Int32(config.tile_k))
                 nbytes = (fx.Int64(left - 1) * fx.Int64(stride) + fx.Int64(valid)) * ELEMENT_BYTES
                 nbytes = (left > 0).select(nbytes, fx.Int64(0))
-                tile = _descriptor(base + fx.Int64(first_k) * fx.Int64(stride) * ELEMENT_BYTES, nbytes, CHUNK_BYTES)
+                tile = buffer(base + fx.Int64(first_k) * fx.Int64(stride) * ELEMENT_BYTES, nbytes, CHUNK_BYTES)
 
                 def load(i: int) -> None:
                     _load_to_lds(tile, lds, at + wave * (WAVE * CHUNK_BYTES) + i * load_bytes, offsets[i])
@@ -313,7 +271,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 left = fx.min(k - first_k, fx.Int32(config.tile_k))
                 last = fx.Int64(valid - 1) * fx.Int64(stride) + fx.Int64(left - 1) * fx.Int64(stride_k)
                 nbytes = (left > 0).select((last + 1) * ELEMENT_BYTES, fx.Int64(0))
-                tile = _descriptor(base + fx.Int64(first_k) * fx.Int64(stride_k) * ELEMENT_BYTES, nbytes, ELEMENT_BYTES)
+                tile = buffer(base + fx.Int64(first_k) * fx.Int64(stride_k) * ELEMENT_BYTES, nbytes, ELEMENT_BYTES)
 
                 def load(i: int) -> None:
                     row = load_row + i * config.rows_per_load
@@ -324,7 +282,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                     for e in fx.range_constexpr(CHUNK):
                         offset = from_row + (load_k + e) * stride_k * ELEMENT_BYTES
                         inside = (row < valid) & (load_k + e < left)
-                        values.append(_element(tile, inside.select(offset, fx.Int32(OUTSIDE_ROW))))
+                        values.append(buffer_load(tile, fx.Int16, inside.select(offset, fx.Int32(OUTSIDE_ROW))))
                     chunk = fx.Vector.from_elements(values, fx.Int16).bitcast(element)
                     fx.ptr_store(chunk, fx.add_offset(lds, at + own_chunk + i * load_bytes))
 
@@ -535,7 +493,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             base = base + (fx.Int64(first_row) * stride + fx.Int64(n0)) * size
             nbytes = (fx.Int64(valid_rows - 1) * stride + fx.Int64(valid_columns)) * size
             nbytes = (valid_rows > 0).select(nbytes, fx.Int64(0))
-            return _descriptor(base, nbytes, size), valid_rows
+            return buffer(base, nbytes, size), valid_rows
 
         def input_address(number: int, row: Any, column: Any) -> Any:
             """Where an input's element for the nearest row and column that exist lies."""
@@ -613,7 +571,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                         per_store = min(width, CHUNK_BYTES // size)
                         for first in fx.range_constexpr(0, width, per_store):
                             value = packed(made[o][first : first + per_store], outputs[o].dtype).bitcast(fx.Int32)
-                            _store(rows[o][0], value, row_offset + column_offset(columns[j], size) + first * size)
+                            buffer_store(rows[o][0], value, row_offset + column_offset(columns[j], size) + first * size)
 
         def store_elements() -> None:
             # Through LDS, where a loop can pick fragments by number: unrolled, this would be most of the kernel's code.
@@ -647,7 +605,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                             values = packed(made[o], outputs[o].dtype)
                             values = values.bitcast(fx.Int32 if size == 4 else fx.Int16)
                             for at in fx.range_constexpr(4):
-                                _store(descriptor, values[at], row_offset + column_offset(column + at, size))
+                                buffer_store(descriptor, values[at], row_offset + column_offset(column + at, size))
 
         if fx.const_expr(all_unit):
             misaligned = fx.Int64(n) & (width - 1)
@@ -672,5 +630,4 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
     def launch_gemm(args, stream: fx.Stream = default_stream) -> None:  # type: ignore[no-untyped-def]
         gemm_kernel(args).launch(grid=(1, 1, 1), block=(threads, 1, 1), stream=stream)
 
-    placeholders = Arguments(**{field: kind(1) for field, kind in fields.items()})
-    return Template(name=name, launcher=launch_gemm, arguments=(placeholders,), threads=threads)
+    return Template(name=name, launcher=launch_gemm, arguments=(placeholders(kernargs(signature)),), threads=threads)

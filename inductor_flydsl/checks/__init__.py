@@ -16,39 +16,49 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Case:
-    """One launch and what it has to give: `tensors` as the op's kernel takes them, the last one poisoned.
+    """One launch and what it has to give: `tensors` and `numbers` as the op's kernel takes them, the outputs poisoned.
 
-    `expected` is the fp64 reference and `bound` what the last tensor may differ from it, element by element. Where the
-    last tensor is a view of the first columns of another, what is behind them must not be written.
+    `expected` are the fp64 references of the outputs, which are the last tensors, and `bound` what they may differ from
+    them, element by element. Where an output is a view of the first columns of another tensor, what is behind them must
+    not be written.
     """
 
     name: str
     shape: str
     tensors: tuple[torch.Tensor, ...]
-    expected: torch.Tensor
-    bound: torch.Tensor
+    expected: tuple[torch.Tensor, ...]
+    bound: tuple[torch.Tensor, ...]
+    numbers: dict[str, float] = dataclasses.field(default_factory=dict)
+
+    @property
+    def outputs(self) -> tuple[torch.Tensor, ...]:
+        """The tensors that the launch writes."""
+        return self.tensors[-len(self.expected) :]
 
     def error(self) -> tuple[float, bool]:
-        """(largest difference as a fraction of the largest expected magnitude, whether all are within the bound)."""
-        if not self._behind.isnan().all():
-            return float("inf"), False
-        difference = (self.tensors[-1].double() - self.expected).abs()
-        right = bool((difference <= self.bound).all())
-        largest = float(self.expected.abs().max())
-        worst = float(difference.max())
-        return (worst / largest if largest else worst), right
+        """(largest difference as a fraction of an output's largest expected magnitude, all are within the bound)."""
+        worst, right = 0.0, True
+        for out, expected, bound in zip(self.outputs, self.expected, self.bound, strict=True):
+            if not _behind(out).isnan().all():
+                return float("inf"), False
+            difference = (out.double() - expected).abs()
+            right = right and bool((difference <= bound).all())
+            largest = float(expected.abs().max())
+            found = float(difference.max()) / (largest or 1.0)
+            worst = found if found != found else max(worst, found)
+        return worst, right
 
     def poison(self) -> None:
         """Make every element that the next launch does not write fail."""
-        self.tensors[-1].fill_(float("nan"))
-        self._behind.fill_(float("nan"))
+        for out in self.outputs:
+            out.fill_(float("nan"))
+            _behind(out).fill_(float("nan"))
 
-    @property
-    def _behind(self) -> torch.Tensor:
-        """What lies between the rows of the last tensor."""
-        out = self.tensors[-1]
-        whole = out if out._base is None else out._base
-        return whole[..., out.shape[-1] :]
+
+def _behind(out: torch.Tensor) -> torch.Tensor:
+    """What lies between the rows of an output."""
+    whole = out if out._base is None else out._base
+    return whole[..., out.shape[-1] :]
 
 
 def cases(op: str, config: Any, signature: Any) -> Iterator[Case]:

@@ -69,7 +69,7 @@ def case(
     bound = expected.abs().clamp_min(info.tiny) * info.eps
     bound += k * 2.0**-24 * reference(a.double().abs(), weight.double().abs().mT)
     shape = "x".join(map(str, (*products, m, n, k)))
-    return Case(name=name, shape=shape, tensors=(a, weight.mT, out), expected=expected, bound=bound)
+    return Case(name=name, shape=shape, tensors=(a, weight.mT, out), expected=(expected,), bound=(bound,))
 
 
 def rounds(config: GemmConfig, signature: GemmSignature) -> Rounds:

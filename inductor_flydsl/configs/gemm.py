@@ -197,6 +197,11 @@ def signatures(dtype: str) -> list[GemmSignature]:
     return [signature(dtype, load_a=load_a, load_b=load_b) for load_a, load_b in LAYOUTS.values()]
 
 
+def serves(config: GemmConfig, signature: GemmSignature) -> bool:
+    """Whether the config is one for this signature: all are."""
+    return True
+
+
 def kernargs(signature: GemmSignature) -> tuple[tuple[str, str], ...]:
     """The kernel's arguments in order, name and kind. Addresses in bytes, sizes and strides in elements.
 

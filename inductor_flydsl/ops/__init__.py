@@ -44,6 +44,17 @@ OPS: dict[str, Op] = {
             eager=True,
             state="runs in the simulator; tuned on modelled times; never run on hardware",
         ),
+        Op(
+            name="rms_norm",
+            summary="RMSNorm",
+            aten=("aten._fused_rms_norm",),
+            path="kernels",
+            dtypes="bf16, fp16, fp32",
+            layouts="any row stride and offset",
+            shapes="any M, N",
+            arch=("gfx950",),
+            state="kernels only",
+        ),
     )
 }
 
@@ -52,6 +63,5 @@ PLANNED: dict[str, str] = {
     "scaled_gemm": "MXFP8, MXFP4 and FP8 scaled GEMM",
     "grouped_gemm": "grouped GEMM (mixture of experts)",
     "scaled_grouped_gemm": "scaled grouped GEMM",
-    "rms_norm": "RMSNorm, forward and backward",
     "topk": "TopK",
 }

@@ -33,6 +33,7 @@ from inductor_flydsl.configs.gemm import (
     Signature,
     kernargs,
     kernel_name,
+    serves,
     signature,
     signatures,
 )
@@ -53,7 +54,7 @@ __all__ = [
     "CONFIGS", "DTYPES", "LAYOUTS", "LOADS", "LOAD_ELEMENTS", "MAX_BATCH", "MAX_LEADING_STRIDE", "MAX_SIZE",
     "MAX_TILE_K", "MAX_TILE_ROWS", "OVERLOADS", "Added", "Config", "GemmConfig", "GemmSignature", "Launch",
     "Problem", "Signature", "configs", "epilogue_of", "group_reciprocal", "kernargs", "kernel_name", "launch",
-    "loads", "profitable", "range_size", "ranges", "reference", "same_counts", "signature", "signature_of",
+    "loads", "profitable", "range_size", "ranges", "reference", "same_counts", "serves", "signature", "signature_of",
     "signatures", "supports",
 ]  # fmt: skip
 
