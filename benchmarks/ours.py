@@ -31,7 +31,7 @@ def _gemm(shape: Any) -> _Call:
 def _rms_norm(shape: Any) -> _Call:
     from inductor_flydsl.ops import rms_norm
 
-    dtype = getattr(torch, shape.dtype)
+    dtype = {"fp16": torch.float16, "bf16": torch.bfloat16, "fp32": torch.float32}[shape.dtype]
     x, y = (memory.empty(shape.m, shape.n, dtype=dtype) for _ in range(2))
     weight, rstd = memory.empty(shape.n, dtype=dtype), memory.empty(shape.m, dtype=torch.float32)
     return rms_norm.Problem.from_tensors(x, weight=weight), (x, weight, y, rstd), {"eps": 1e-5}
