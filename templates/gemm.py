@@ -33,6 +33,7 @@ from typing import Any
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr import rocdl
+from flydsl.expr.meta import dsl_loc_tracing
 
 from inductor_flydsl.configs.gemm import GemmConfig, GemmSignature, kernargs, kernel_name
 from inductor_flydsl.epilogue import ITEM_BYTES
@@ -215,8 +216,8 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
     direct_loads = (signature.load_a != "any") * geometry.loads_a + (signature.load_b != "any") * geometry.loads_b
     all_unit = all(given.columns < 2 for given in inputs)
 
-    @flyc.kernel(name=name)  # type: ignore[untyped-decorator]
-    def gemm_kernel(args) -> None:  # type: ignore[no-untyped-def]
+    @flyc.jit  # type: ignore[untyped-decorator]
+    def product(args) -> None:  # type: ignore[no-untyped-def]
         m, n, k = args.m, args.n, args.k
         thread = fx.Int32(fx.thread_idx.x)
         lane = thread & (WAVE - 1)
@@ -667,6 +668,12 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 store_elements()
         else:
             store_elements()
+
+    located_once = dsl_loc_tracing(product)
+
+    @flyc.kernel(name=name)  # type: ignore[untyped-decorator]
+    def gemm_kernel(args) -> None:  # type: ignore[no-untyped-def]
+        located_once(args)
 
     @flyc.jit  # type: ignore[untyped-decorator]
     def launch_gemm(args, stream: fx.Stream = default_stream) -> None:  # type: ignore[no-untyped-def]
