@@ -144,16 +144,19 @@ def _uniform(value: Any) -> Any:
     return fx.Int32(rocdl.readfirstlane(fx.Int32.ir_type, value))
 
 
-def _load_to_lds(descriptor: Any, lds: Any, lds_offset: Any, offset: Any) -> None:
+def _load_to_lds(zero: Any, size: Any, descriptor: Any, lds: Any, lds_offset: Any, offset: Any) -> None:
     """16 bytes per lane from `offset` of the descriptor to LDS; lane i writes at lds + lds_offset + 16 * i.
 
     For the synchronous form the compiler adds waits by itself, and it cannot tell the stages of the ring apart: it
     would wait for the prefetch before it lets the current tile be read. So: the asynchronous form, and s_waitcnt.
     """
-    zero = fx.Int32(0).ir_value()
-    size = fx.Int32(CHUNK_BYTES).ir_value()
     pointer = fx.to_llvm_ptr(fx.add_offset(lds, lds_offset))
     rocdl.raw_ptr_buffer_load_async_lds(descriptor, pointer, size, offset.ir_value(), zero, zero)
+
+
+def _plus(value: Any, constant: int) -> Any:
+    """value + constant, without an instruction for 0."""
+    return value + constant if constant else value
 
 
 def _store(descriptor: Any, value: Any, offset: Any) -> None:
@@ -239,8 +242,13 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         # all loads of a lane along K fetch the same K.
         load_row = thread // row_chunks
         load_k = ((thread % row_chunks) ^ swizzle(load_row, row_chunks)) * CHUNK
-        own_chunk = wave * (WAVE * CHUNK_BYTES) + lane * CHUNK_BYTES
+        own_wave = wave * (WAVE * CHUNK_BYTES)
+        own_chunk = own_wave + lane * CHUNK_BYTES
+        zero, chunk_bytes = (fx.Int32(value).ir_value() for value in (0, CHUNK_BYTES))
+        sum_type = fx.Float32x4.ir_type
         zeros = fx.Vector.from_elements([element(0.0)] * CHUNK, element)
+
+        load_to_lds = functools.partial(_load_to_lds, zero, chunk_bytes)
 
         def along_k(address: Any, first: Any, rows: Any, stride: Any, lds: Any, count: int, permuted: bool) -> Any:
             valid = fx.min(rows - first, fx.Int32(count * config.rows_per_load))
@@ -249,7 +257,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             descriptor = _descriptor(base, nbytes, CHUNK_BYTES)
             offsets = []
             for i in fx.range_constexpr(count):
-                row = load_row + i * config.rows_per_load
+                row = _plus(load_row, i * config.rows_per_load)
                 if fx.const_expr(permuted):
                     row = column_of_lds_row(row)
                 offsets.append((row * stride + load_k) * ELEMENT_BYTES)
@@ -259,8 +267,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 advance = (first_k + load_k < k).select(first_k * ELEMENT_BYTES, fx.Int32(OUTSIDE_K))
 
                 def load(i: int) -> None:
-                    place = at + wave * (WAVE * CHUNK_BYTES) + i * load_bytes
-                    _load_to_lds(descriptor, lds, place, offsets[i] + advance)
+                    load_to_lds(descriptor, lds, _plus(at + own_wave, i * load_bytes), offsets[i] + advance)
 
                 return load
 
@@ -292,7 +299,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 tile = _descriptor(base + fx.Int64(first_k) * fx.Int64(stride) * ELEMENT_BYTES, nbytes, CHUNK_BYTES)
 
                 def load(i: int) -> None:
-                    _load_to_lds(tile, lds, at + wave * (WAVE * CHUNK_BYTES) + i * load_bytes, offsets[i])
+                    load_to_lds(tile, lds, _plus(at + own_wave, i * load_bytes), offsets[i])
 
                 return load
 
@@ -378,16 +385,17 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             if fx.const_expr(how != "mn"):
                 own_row = (wave_first + fragment_row) * row_bytes
                 first_step = wave_k * k_steps
+                mask = swizzle(fragment_row, row_chunks)
                 chunks = []
                 for step in fx.range_constexpr(k_steps):
-                    chunk = fragment_group + (first_step + step) * (MFMA_K // CHUNK)
-                    chunks.append((chunk ^ swizzle(fragment_row, row_chunks)) * CHUNK_BYTES)
+                    chunk = fragment_group + _plus(first_step, step) * (MFMA_K // CHUNK)
+                    chunks.append((chunk ^ mask) * CHUNK_BYTES)
 
                 def read(at: Any, step: int) -> Callable[[int], Any]:
                     first = at + own_row + chunks[step]
 
                     def fragment(i: int) -> Any:
-                        return fx.ptr_load(fx.add_offset(lds, first + i * MFMA_MN * row_bytes), result_type=chunk_type)
+                        return fx.ptr_load(fx.add_offset(lds, _plus(first, i * MFMA_MN * row_bytes)), result_type=chunk_type)
 
                     return fragment
 
@@ -421,7 +429,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         read_b = reader(signature.load_b, lds_b, wave_n0, config.tile_n, fragments_n)
 
         def accumulate(first: Any, second: Any, total: Any) -> Any:
-            return fx.Float32x4(mfma(fx.Float32x4.ir_type, [first, second, total]))
+            return mfma(sum_type, [first, second, total])
 
         def reads_of(stage: Any, step: int, into: list[Any]) -> list[Callable[[], None]]:
             """The reads of the fragments of an MFMA step, B's first, to be done in this order."""
@@ -434,7 +442,8 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             """The MFMAs of one step, with the memory instructions `beside` spread among them."""
             return multiply_beside(accumulate, fragments[:fragments_n], fragments[fragments_n:], sums, beside)
 
-        sums = [[fx.Float32x4(0.0) for j in range(fragments_n)] for i in range(fragments_m)]
+        nothing = fx.Float32x4(0.0)
+        sums = [[nothing] * fragments_n for i in range(fragments_m)]
         stage = fx.Int32(0)
         for i in fx.range_constexpr(stages):
             issue_all(loads_of(fx.Int32(i), fx.Int32(i)))
