@@ -159,9 +159,9 @@ def _plus(value: Any, constant: int) -> Any:
     return value + constant if constant else value
 
 
-def _store(descriptor: Any, value: Any, offset: Any) -> None:
+def _store(zero: Any, descriptor: Any, value: Any, offset: Any) -> None:
     """`value`, a vector or scalar of 2 to 16 bytes, to byte `offset` of the descriptor; dropped if that is outside."""
-    rocdl.raw_ptr_buffer_store(fx.as_ir_value(value), descriptor, offset.ir_value(), fx.Int32(0).ir_value())
+    rocdl.raw_ptr_buffer_store(fx.as_ir_value(value), descriptor, offset.ir_value(), zero)
 
 
 def _element(descriptor: Any, offset: Any) -> Any:
@@ -248,6 +248,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         sum_type = fx.Float32x4.ir_type
         zeros = fx.Vector.from_elements([element(0.0)] * CHUNK, element)
 
+        store = functools.partial(_store, zero)
         load_to_lds = functools.partial(_load_to_lds, zero, chunk_bytes)
 
         def along_k(address: Any, first: Any, rows: Any, stride: Any, lds: Any, count: int, permuted: bool) -> Any:
@@ -395,7 +396,9 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                     first = at + own_row + chunks[step]
 
                     def fragment(i: int) -> Any:
-                        return fx.ptr_load(fx.add_offset(lds, _plus(first, i * MFMA_MN * row_bytes)), result_type=chunk_type)
+                        return fx.ptr_load(
+                            fx.add_offset(lds, _plus(first, i * MFMA_MN * row_bytes)), result_type=chunk_type
+                        )
 
                     return fragment
 
@@ -625,7 +628,9 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                         per_store = min(width, CHUNK_BYTES // size)
                         for first in fx.range_constexpr(0, width, per_store):
                             value = packed(made[o][first : first + per_store], outputs[o].dtype).bitcast(fx.Int32)
-                            _store(rows[o][0], value, _plus(row_offsets[o] + column_offset(columns[j], size), first * size))
+                            store(
+                                rows[o][0], value, _plus(row_offsets[o] + column_offset(columns[j], size), first * size)
+                            )
 
         def store_elements() -> None:
             # Through LDS, where a loop can pick fragments by number: unrolled, this would be most of the kernel's code.
@@ -659,7 +664,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                             values = packed(made[o], outputs[o].dtype)
                             values = values.bitcast(fx.Int32 if size == 4 else fx.Int16)
                             for at in fx.range_constexpr(4):
-                                _store(descriptor, values[at], row_offset + column_offset(column + at, size))
+                                store(descriptor, values[at], row_offset + column_offset(column + at, size))
 
         if fx.const_expr(all_unit):
             misaligned = fx.Int64(n) & (width - 1)
