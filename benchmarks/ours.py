@@ -15,7 +15,6 @@ from inductor_flydsl.benchmarks.suites import SUITES, Unserved
 from inductor_flydsl.ops import OPS
 from inductor_flydsl.simulator import Launch
 
-
 # The problem of a shape, its tensors in the order of the op's kernels, and the numbers that a launch takes.
 _Call = tuple[Any, tuple[torch.Tensor, ...], dict[str, float]]
 

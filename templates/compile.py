@@ -126,10 +126,8 @@ def compile_kernel(
         template = template_module.build(
             template_module.Config(**config), template_module.Signature.from_dict(signature)
         )
-        module_text = _lower(template.launcher, template.arguments, kernel=template.name, format=format)
-        # The pipeline is asked for between tracing and lowering, in all releases.
-        traced = chosen.pipeline_requested_at()
-        code = _object_of(module_text, kernel=template.name)
+        code = _lower(template.launcher, template.arguments, kernel=template.name, format=format)
+        traced = chosen.traced_at()
         done = time.perf_counter()
     return CompiledSource(
         code=code.rstrip(b"\0") if format == "isa" else code,
@@ -177,43 +175,42 @@ def _set_environment(values: dict[str, str | None]) -> None:
             os.environ[name] = value
 
 
-def _lower(launcher: Any, arguments: tuple[Any, ...], *, kernel: str, format: str) -> str:
-    """The MLIR text of the compiled launcher, with the kernel's binary in it."""
+def _lower(launcher: Any, arguments: tuple[Any, ...], *, kernel: str, format: str) -> bytes:
+    """The launcher's one kernel, compiled."""
     import flydsl.compiler as flyc
+    from flydsl._mlir import ir
     from flydsl.compiler.diagnostics import DSLCompileError
 
     try:
         flyc.compile(launcher, *arguments)
-    except DSLCompileError as error:
+    except (DSLCompileError, ir.MLIRError) as error:
         if FORMATS[format] != "isa" and "lld" in str(error):
             raise LinkerMissing(
                 f"{_linker()} did not link {kernel}, its message is on stderr; it has to be LLVM 19 or newer, or ROCm's"
             ) from error
         raise CompileError(f"FlyDSL could not compile {kernel}: {error}") from error
+    found = backends().take_objects()
+    if found is None:
+        found = _objects_in_text_of(launcher, kernel)
+    if len(found) != 1:
+        raise CompileError(f"FlyDSL made {len(found)} objects of {kernel}, not 1; please report this with its version")
+    return bytes(found[0])
+
+
+def _objects_in_text_of(launcher: Any, kernel: str) -> list[bytes]:
+    """The objects where FlyDSL ran the passes, which keeps the module as text; MLIR itself undoes its escapes."""
+    from flydsl._mlir import ir
+
     try:
-        return str(launcher._last_compiled[1].ir)
+        text = str(launcher._last_compiled[1].ir)
     except (AttributeError, TypeError, IndexError) as error:
         version = importlib.metadata.version("flydsl")
         raise CompileError(
             f"flydsl {version} keeps the module of {kernel} elsewhere than 0.4 and 0.5 do; install flydsl>=0.4,<0.6"
         ) from error
-
-
-def _object_of(module_text: str, *, kernel: str) -> bytes:
-    """The bytes of the one object in the module's gpu.binary; MLIR itself undoes the escapes of its text."""
-    from flydsl._mlir import ir
-    from flydsl._mlir.dialects import gpu
-
-    found: list[bytes] = []
     with ir.Context() as context:
         context.load_all_available_dialects()
-        module = ir.Module.parse(module_text)
-        for op in module.body.operations:
-            if op.operation.name == "gpu.binary":
-                found += [gpu.ObjectAttr(each).object for each in ir.ArrayAttr(op.attributes["objects"])]
-    if len(found) != 1:
-        raise CompileError(f"FlyDSL made {len(found)} objects of {kernel}, not 1; please report this with its version")
-    return found[0]
+        return list(backends().objects_of(ir.Module.parse(text)))
 
 
 def _linker() -> Path:

@@ -32,6 +32,7 @@ from typing import Any
 import flydsl.compiler as flyc
 import flydsl.expr as fx
 from flydsl.expr import rocdl
+from flydsl.expr.meta import dsl_loc_tracing
 
 from inductor_flydsl.configs.gemm import GemmConfig, GemmSignature, kernargs, kernel_name
 from inductor_flydsl.epilogue import ITEM_BYTES
@@ -115,16 +116,19 @@ def _tile_position(workgroup: Any, args: Any, config: GemmConfig) -> tuple[Any, 
     return fx.Int32(row * config.tile_m), fx.Int32(column * config.tile_n)
 
 
-def _load_to_lds(descriptor: Any, lds: Any, lds_offset: Any, offset: Any) -> None:
+def _load_to_lds(zero: Any, size: Any, descriptor: Any, lds: Any, lds_offset: Any, offset: Any) -> None:
     """16 bytes per lane from `offset` of the descriptor to LDS; lane i writes at lds + lds_offset + 16 * i.
 
     For the synchronous form the compiler adds waits by itself, and it cannot tell the stages of the ring apart: it
     would wait for the prefetch before it lets the current tile be read. So: the asynchronous form, and s_waitcnt.
     """
-    zero = fx.Int32(0).ir_value()
-    size = fx.Int32(CHUNK_BYTES).ir_value()
     pointer = fx.to_llvm_ptr(fx.add_offset(lds, lds_offset))
     rocdl.raw_ptr_buffer_load_async_lds(descriptor, pointer, size, offset.ir_value(), zero, zero)
+
+
+def _plus(value: Any, constant: int) -> Any:
+    """value + constant, without an instruction for 0."""
+    return value + constant if constant else value
 
 
 def build(config: GemmConfig, signature: GemmSignature) -> Template:
@@ -173,8 +177,8 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
     direct_loads = (signature.load_a != "any") * geometry.loads_a + (signature.load_b != "any") * geometry.loads_b
     all_unit = all(given.columns < 2 for given in inputs)
 
-    @flyc.kernel(name=name)  # type: ignore[untyped-decorator]
-    def gemm_kernel(args) -> None:  # type: ignore[no-untyped-def]
+    @flyc.jit  # type: ignore[untyped-decorator]
+    def product(args) -> None:  # type: ignore[no-untyped-def]
         m, n, k = args.m, args.n, args.k
         thread = fx.Int32(fx.thread_idx.x)
         lane = thread & (WAVE - 1)
@@ -196,8 +200,14 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         # all loads of a lane along K fetch the same K.
         load_row = thread // row_chunks
         load_k = ((thread % row_chunks) ^ swizzle(load_row, row_chunks)) * CHUNK
-        own_chunk = wave * (WAVE * CHUNK_BYTES) + lane * CHUNK_BYTES
+        own_wave = wave * (WAVE * CHUNK_BYTES)
+        own_chunk = own_wave + lane * CHUNK_BYTES
+        zero, chunk_bytes = (fx.Int32(value).ir_value() for value in (0, CHUNK_BYTES))
+        sum_type = fx.Float32x4.ir_type
         zeros = fx.Vector.from_elements([element(0.0)] * CHUNK, element)
+
+        store = functools.partial(buffer_store, zero=zero)
+        load_to_lds = functools.partial(_load_to_lds, zero, chunk_bytes)
 
         def along_k(address: Any, first: Any, rows: Any, stride: Any, lds: Any, count: int, permuted: bool) -> Any:
             valid = fx.min(rows - first, fx.Int32(count * config.rows_per_load))
@@ -206,7 +216,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             descriptor = buffer(base, nbytes, CHUNK_BYTES)
             offsets = []
             for i in fx.range_constexpr(count):
-                row = load_row + i * config.rows_per_load
+                row = _plus(load_row, i * config.rows_per_load)
                 if fx.const_expr(permuted):
                     row = column_of_lds_row(row)
                 offsets.append((row * stride + load_k) * ELEMENT_BYTES)
@@ -216,8 +226,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 advance = (first_k + load_k < k).select(first_k * ELEMENT_BYTES, fx.Int32(OUTSIDE_K))
 
                 def load(i: int) -> None:
-                    place = at + wave * (WAVE * CHUNK_BYTES) + i * load_bytes
-                    _load_to_lds(descriptor, lds, place, offsets[i] + advance)
+                    load_to_lds(descriptor, lds, _plus(at + own_wave, i * load_bytes), offsets[i] + advance)
 
                 return load
 
@@ -249,7 +258,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 tile = buffer(base + fx.Int64(first_k) * fx.Int64(stride) * ELEMENT_BYTES, nbytes, CHUNK_BYTES)
 
                 def load(i: int) -> None:
-                    _load_to_lds(tile, lds, at + wave * (WAVE * CHUNK_BYTES) + i * load_bytes, offsets[i])
+                    load_to_lds(tile, lds, _plus(at + own_wave, i * load_bytes), offsets[i])
 
                 return load
 
@@ -335,16 +344,19 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             if fx.const_expr(how != "mn"):
                 own_row = (wave_first + fragment_row) * row_bytes
                 first_step = wave_k * k_steps
+                mask = swizzle(fragment_row, row_chunks)
                 chunks = []
                 for step in fx.range_constexpr(k_steps):
-                    chunk = fragment_group + (first_step + step) * (MFMA_K // CHUNK)
-                    chunks.append((chunk ^ swizzle(fragment_row, row_chunks)) * CHUNK_BYTES)
+                    chunk = fragment_group + _plus(first_step, step) * (MFMA_K // CHUNK)
+                    chunks.append((chunk ^ mask) * CHUNK_BYTES)
 
                 def read(at: Any, step: int) -> Callable[[int], Any]:
                     first = at + own_row + chunks[step]
 
                     def fragment(i: int) -> Any:
-                        return fx.ptr_load(fx.add_offset(lds, first + i * MFMA_MN * row_bytes), result_type=chunk_type)
+                        return fx.ptr_load(
+                            fx.add_offset(lds, _plus(first, i * MFMA_MN * row_bytes)), result_type=chunk_type
+                        )
 
                     return fragment
 
@@ -378,7 +390,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
         read_b = reader(signature.load_b, lds_b, wave_n0, config.tile_n, fragments_n)
 
         def accumulate(first: Any, second: Any, total: Any) -> Any:
-            return fx.Float32x4(mfma(fx.Float32x4.ir_type, [first, second, total]))
+            return mfma(sum_type, [first, second, total])
 
         def reads_of(stage: Any, step: int, into: list[Any]) -> list[Callable[[], None]]:
             """The reads of the fragments of an MFMA step, B's first, to be done in this order."""
@@ -391,7 +403,8 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             """The MFMAs of one step, with the memory instructions `beside` spread among them."""
             return multiply_beside(accumulate, fragments[:fragments_n], fragments[fragments_n:], sums, beside)
 
-        sums = [[fx.Float32x4(0.0) for j in range(fragments_n)] for i in range(fragments_m)]
+        nothing = fx.Float32x4(0.0)
+        sums = [[nothing] * fragments_n for i in range(fragments_m)]
         stage = fx.Int32(0)
         for i in fx.range_constexpr(stages):
             issue_all(loads_of(fx.Int32(i), fx.Int32(i)))
@@ -561,17 +574,21 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             fixed = fixed_inputs()
             for i in fx.range_constexpr(stored_m):
                 rows = [rows_of_output(o, m0 + store_m0 + i * MFMA_MN, fx.Int32(MFMA_MN)) for o in range(len(outputs))]
+                row_offsets = []
+                for o in fx.range_constexpr(len(outputs)):
+                    row_offset = fragment_row * argument("out", o, "_row") * size_of(o)
+                    row_offsets.append((fragment_row < rows[o][1]).select(row_offset, fx.Int32(OUTSIDE_ROW)))
                 for j in fx.range_constexpr(stores_n):
                     parts = sums[i][j * fragments_per_store : (j + 1) * fragments_per_store]
                     made = results(parts, inputs_of(i, j, fixed))
                     for o in fx.range_constexpr(len(outputs)):
                         size = size_of(o)
-                        row_offset = fragment_row * argument("out", o, "_row") * size
-                        row_offset = (fragment_row < rows[o][1]).select(row_offset, fx.Int32(OUTSIDE_ROW))
                         per_store = min(width, CHUNK_BYTES // size)
                         for first in fx.range_constexpr(0, width, per_store):
                             value = packed(made[o][first : first + per_store], outputs[o].dtype).bitcast(fx.Int32)
-                            buffer_store(rows[o][0], value, row_offset + column_offset(columns[j], size) + first * size)
+                            store(
+                                rows[o][0], value, _plus(row_offsets[o] + column_offset(columns[j], size), first * size)
+                            )
 
         def store_elements() -> None:
             # Through LDS, where a loop can pick fragments by number: unrolled, this would be most of the kernel's code.
@@ -605,7 +622,7 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                             values = packed(made[o], outputs[o].dtype)
                             values = values.bitcast(fx.Int32 if size == 4 else fx.Int16)
                             for at in fx.range_constexpr(4):
-                                buffer_store(descriptor, values[at], row_offset + column_offset(column + at, size))
+                                store(descriptor, values[at], row_offset + column_offset(column + at, size))
 
         if fx.const_expr(all_unit):
             misaligned = fx.Int64(n) & (width - 1)
@@ -625,6 +642,12 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
                 store_elements()
         else:
             store_elements()
+
+    located_once = dsl_loc_tracing(product)
+
+    @flyc.kernel(name=name)  # type: ignore[untyped-decorator]
+    def gemm_kernel(args) -> None:  # type: ignore[no-untyped-def]
+        located_once(args)
 
     @flyc.jit  # type: ignore[untyped-decorator]
     def launch_gemm(args, stream: fx.Stream = default_stream) -> None:  # type: ignore[no-untyped-def]

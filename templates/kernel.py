@@ -57,6 +57,10 @@ def buffer_load(from_: Any, kind: Any, offset: Any) -> Any:
     return kind(rocdl.raw_ptr_buffer_load(kind.ir_type, from_, offset.ir_value(), zero))
 
 
-def buffer_store(to: Any, value: Any, offset: Any) -> None:
-    """`value`, a vector or scalar of 2 to 16 bytes, to byte `offset` of the buffer; dropped if that is outside."""
-    rocdl.raw_ptr_buffer_store(fx.as_ir_value(value), to, offset.ir_value(), fx.Int32(0).ir_value())
+def buffer_store(to: Any, value: Any, offset: Any, *, zero: Any = None) -> None:
+    """`value`, a vector or scalar of 2 to 16 bytes, to byte `offset` of the buffer; dropped if that is outside.
+
+    `zero`: the constant as an IR value, for a kernel with many stores to trace it once.
+    """
+    zero = fx.Int32(0).ir_value() if zero is None else zero
+    rocdl.raw_ptr_buffer_store(fx.as_ir_value(value), to, offset.ir_value(), zero)

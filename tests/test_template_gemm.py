@@ -595,6 +595,33 @@ def test_the_users_settings_neither_change_the_code_nor_are_changed(monkeypatch:
     assert sys.excepthook is hook
 
 
+def test_flydsl_s_own_way_of_lowering_makes_the_same_code(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    plain = compiled(SMALL, "bfloat16").code
+    monkeypatch.setenv("FLYDSL_DEBUG_DUMP_ASM", "1")
+    monkeypatch.setenv("FLYDSL_DUMP_DIR", str(tmp_path))
+    assert compile_kernel(**request(SMALL, "bfloat16")).code == plain
+    # FlyDSL did as it was asked, which it only does where it runs the passes.
+    (dumped,) = tmp_path.rglob("*.s")
+    assert "v_mfma" in dumped.read_text()
+
+
+def test_flydsl_looks_for_source_lines_once_a_kernel_not_once_an_op(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled(SMALL, "bfloat16")
+    from flydsl.expr import meta
+
+    asked = 0
+    real = meta.capture_user_location
+
+    def counted() -> Any:
+        nonlocal asked
+        asked += 1
+        return real()
+
+    monkeypatch.setattr(meta, "capture_user_location", counted)
+    compile_kernel(**request(SMALL, "bfloat16"))
+    assert 1 <= asked <= 3
+
+
 def test_threads_compile_one_at_a_time_and_alike() -> None:
     made: list[bytes] = []
 
