@@ -32,7 +32,7 @@ PROBLEMS: dict[str, Callable[[Any], tuple[Any, tuple[torch.Tensor, ...]]]] = {"g
 def configs(suite: str, shape: Shape) -> Sequence[Any]:
     """Every config that is valid for the device, best expected first; Unserved where the op is not built yet."""
     op = SUITES[suite].op
-    if op not in OPS:
+    if op not in PROBLEMS:
         raise Unserved(f"{op} is not built yet")
     problem, _ = PROBLEMS[op](shape)
     if (declined := OPS[op].module.supports(problem)) is not None:
