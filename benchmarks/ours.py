@@ -43,7 +43,7 @@ PROBLEMS: dict[str, Callable[[Any], _Call]] = {"gemm": _gemm, "rms_norm": _rms_n
 def configs(suite: str, shape: Shape) -> Sequence[Any]:
     """Every config that is valid for the device, best expected first; Unserved where the op is not built yet."""
     op = SUITES[suite].op
-    if op not in OPS:
+    if op not in PROBLEMS:
         raise Unserved(f"{op} is not built yet")
     problem, _, _ = PROBLEMS[op](shape)
     if (declined := OPS[op].module.supports(problem)) is not None:

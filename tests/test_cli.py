@@ -25,7 +25,7 @@ def test_ops(capsys: pytest.CaptureFixture[str]) -> None:
     assert "gemm: alpha * A @ B + beta * C" in text and "not built yet: scaled_gemm" in text
     assert __main__.main(["ops", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert [op["name"] for op in data["ops"]] == ["gemm"] and "topk" in data["planned"]
+    assert [op["name"] for op in data["ops"]] == ["gemm", "rms_norm"] and "topk" in data["planned"]
 
 
 def test_doctor(capsys: pytest.CaptureFixture[str]) -> None:

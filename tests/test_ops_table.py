@@ -32,6 +32,7 @@ def test_every_op_has_its_room_everywhere() -> None:
             "DTYPES",
             "Signature",
             "signatures",
+            "serves",
             "kernargs",
             "launch",
             *(("best_layout", "same_counts", "addresses") if OPS[op].eager else ()),

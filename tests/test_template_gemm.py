@@ -529,7 +529,7 @@ def test_a_config_that_cannot_be_built_is_refused_in_words(change: dict[str, int
 @pytest.mark.parametrize(
     ("change", "sentence"),
     [
-        ({"op": "conv"}, "op='conv' has no template; there is one for gemm"),
+        ({"op": "conv"}, "op='conv' has no template; there is one for gemm, rms_norm"),
         (
             {"signature": dataclasses.asdict(op.signature("float32"))},
             "dtype='float32' is not one of 'bfloat16', 'float16'",
@@ -684,7 +684,7 @@ def test_the_worker_answers_each_request_and_nothing_else(tmp_path: Path) -> Non
     assert base64.b64decode(answers[0]["code"]) == compiled(SMALL, "bfloat16").code
     assert answers[0]["kernel"] == kernel_name(SMALL, op.signature("bfloat16"))
     assert answers[0]["seconds"] == pytest.approx(sum(answers[0]["timings"].values()))
-    assert answers[1]["error"] == "op='conv' has no template; there is one for gemm"
+    assert answers[1]["error"] == "op='conv' has no template; there is one for gemm, rms_norm"
     assert answers[1]["id"] == "x"
     assert answers[2]["error"].startswith("a request is one line of JSON, and this line is not")
     assert answers[3]["error"] == "a request is a JSON object, not list"
