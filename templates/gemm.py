@@ -574,21 +574,17 @@ def build(config: GemmConfig, signature: GemmSignature) -> Template:
             fixed = fixed_inputs()
             for i in fx.range_constexpr(stored_m):
                 rows = [rows_of_output(o, m0 + store_m0 + i * MFMA_MN, fx.Int32(MFMA_MN)) for o in range(len(outputs))]
-                row_offsets = []
-                for o in fx.range_constexpr(len(outputs)):
-                    row_offset = fragment_row * argument("out", o, "_row") * size_of(o)
-                    row_offsets.append((fragment_row < rows[o][1]).select(row_offset, fx.Int32(OUTSIDE_ROW)))
                 for j in fx.range_constexpr(stores_n):
                     parts = sums[i][j * fragments_per_store : (j + 1) * fragments_per_store]
                     made = results(parts, inputs_of(i, j, fixed))
                     for o in fx.range_constexpr(len(outputs)):
                         size = size_of(o)
+                        row_offset = fragment_row * argument("out", o, "_row") * size
+                        row_offset = (fragment_row < rows[o][1]).select(row_offset, fx.Int32(OUTSIDE_ROW))
                         per_store = min(width, CHUNK_BYTES // size)
                         for first in fx.range_constexpr(0, width, per_store):
                             value = packed(made[o][first : first + per_store], outputs[o].dtype).bitcast(fx.Int32)
-                            store(
-                                rows[o][0], value, _plus(row_offsets[o] + column_offset(columns[j], size), first * size)
-                            )
+                            store(rows[o][0], value, _plus(row_offset + column_offset(columns[j], size), first * size))
 
         def store_elements() -> None:
             # Through LDS, where a loop can pick fragments by number: unrolled, this would be most of the kernel's code.
