@@ -162,7 +162,7 @@ class _Product:
         out = a.new_empty(shape) if dtype is None else a.new_empty(shape, dtype=dtype)
         if added is None:
             if run is None:
-                if not self.site.make_ready(entry, (a, b), out):
+                if not self.site.make_ready(entry, a, b, out):
                     return None
                 run = entry.run
                 assert run is not None
@@ -171,7 +171,7 @@ class _Product:
         if run is None or entry.expands:
             added = added.expand(shape)
             if run is None:
-                if not self.site.make_ready(entry, (a, b, added), out):
+                if not self.site.make_ready(entry, a, b, added, out):
                     return None
                 run = entry.run
                 assert run is not None
@@ -220,4 +220,4 @@ class _Product:
                     "are constants of a kernel",
                     alpha=alpha, beta=beta, most=MOST_SCALARS,
                 )  # fmt: skip
-        return self.site.decide(key, sizes, (a.numel(), b.numel()), problem, a.device, declined=declined)
+        return self.site.decide(key, problem, a.device, sizes=sizes, counts=(a.numel(), b.numel()), declined=declined)

@@ -126,7 +126,7 @@ def _register() -> None:
                 assert _state.settings is not None
                 site = Site(op=op, name=name, settings=_state.settings, off=_state.off)
                 # What is registered now, be it PyTorch's kernel or another library's override.
-                site.fallback = _present(name, key)
+                site.fallback = _present(name, key, getattr(module, "FALLBACKS", {}).get(name))
                 override = make(site)
                 compat.keep_dynamo_out(override)
                 library = torch.library.Library("aten", "IMPL")
@@ -137,13 +137,16 @@ def _register() -> None:
                 overrides[name] = (library, site)
 
 
-def _present(name: str, key: str) -> Callable[..., Any]:
-    """What is called for an aten op at a dispatch key now."""
+def _present(name: str, key: str, instead: Callable[..., Any] | None) -> Callable[..., Any]:
+    """What is called for an aten op at a dispatch key now; `instead` where nothing is."""
     import torch
 
     try:
         return torch.library.get_kernel(name, key).call_boxed  # type: ignore[no-any-return]
     except RuntimeError:
+        if instead is not None:
+            return instead
+
         # Some overloads are for GPUs only: PyTorch refuses CPU tensors, which simulate() makes eligible.
         def nothing(*_: Any, **__: Any) -> Any:
             raise NotImplementedError(

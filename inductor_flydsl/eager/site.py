@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
@@ -90,16 +90,17 @@ class Site:
     def decide(
         self,
         key: Hashable,
-        sizes: Hashable,
-        counts: Hashable,
         problem: Any,
         at: torch.device,
         *,
+        sizes: Hashable = None,
+        counts: Hashable = None,
         declined: Decline | None = None,
     ) -> Entry:
         """The entry for a kind of input that was not met before: asks supports(), then profitable(), then the ranking.
 
-        `sizes` and `counts` are the input's keys in the tables of those. `declined`: a reason that only eager code has.
+        `sizes` and `counts` are the input's keys in the tables of those, for an override that has them. `declined`: a
+        reason that only eager code has.
         """
         with self._deciding:
             found = self.entries.get(key)
@@ -109,15 +110,15 @@ class Site:
                 op=self.op,
                 overload=self.name.replace("::", "."),
                 shapes=problem.shapes,
-                dtypes=f"{problem.dtype_a}, {problem.dtype_b} -> {problem.dtype_out}".replace("torch.", ""),
-                strides=f"{problem.stride_a} {problem.stride_b}",
+                dtypes=problem.dtypes_line,
+                strides=problem.strides_line,
                 choice=f"aten {self.name.removeprefix('aten::')}",
             )
             ledger.note(decision)
             target = device.target_of(at)
             reason = declined or self._declined(problem, target)
             # explain() shows every kind of input, those too which are not told apart otherwise.
-            if sizes not in self.hopeless and not ledger.is_recording():
+            if sizes is not None and sizes not in self.hopeless and not ledger.is_recording():
                 hopeless = reason is not None and self._hopeless(self.module.best_layout(problem), target)
                 _bounded(self.hopeless)[sizes] = hopeless
                 if hopeless and all(self._hopeless(each, target) for each in self.module.same_counts(problem)):
@@ -164,31 +165,42 @@ class Site:
         ledger.count("chosen", self.op)
         return Entry(kernel=kernel)
 
-    def make_ready(self, entry: Entry, tensors: tuple[torch.Tensor, ...], out: torch.Tensor) -> bool:
+    def make_ready(self, entry: Entry, *tensors: torch.Tensor, **numbers: float) -> bool:
         """Compile the entry's kernel if nobody has; False where PyTorch's kernel is to be taken this time.
+
+        `tensors` and `numbers`: a call's, those of the op's launch().
+        """
+        assert entry.kernel is not None
+        runs = self.prepared(entry, ((entry.kernel, tensors),), **numbers)
+        if runs is None:
+            return False
+        entry.expands = not isinstance(runs[0], launch.Prepared)
+        entry.run = runs[0]
+        return True
+
+    def prepared(
+        self, entry: Entry, calls: Sequence[tuple[launch.Kernel, tuple[torch.Tensor, ...]]], **numbers: float
+    ) -> list[Callable[..., object]] | None:
+        """What launches each of the kernels that an entry takes; None where PyTorch's are to be taken this time.
 
         Nothing is compiled or loaded while a graph is being captured, nor by two threads at once: the second waits, or
         takes PyTorch's kernel, as config.while_compiling says. A kernel that does not compile is declined from then on.
         """
-        kernel = entry.kernel
-        assert kernel is not None
-        if kernel.spec.target.kind == "hip" and torch.cuda.is_current_stream_capturing():
+        if calls[0][0].spec.target.kind == "hip" and torch.cuda.is_current_stream_capturing():
             ledger.count("capturing", self.op)
-            return False
+            return None
         try:
-            if not kernel.compile(wait=self.settings.while_compiling == "wait"):
-                ledger.count("compiling", self.op)
-                return False
-            run = kernel.prepare(*tensors, out)
+            for kernel, _ in calls:
+                if not kernel.compile(wait=self.settings.while_compiling == "wait"):
+                    ledger.count("compiling", self.op)
+                    return None
+            return [kernel.prepare(*tensors, **numbers) for kernel, tensors in calls]
         except Exception as error:
-            # Whatever the compiler raises, the user asked for a product: PyTorch's kernel computes it.
+            # Whatever the compiler raises, the user asked for a result: PyTorch's kernel computes it.
             entry.kernel, entry.declined = None, f"{type(error).__name__}: {error}"
             ledger.count("declined", self.op, reason=entry.declined)
             log.warning("%s keeps PyTorch's kernel, as ours failed: %s", self.name, entry.declined)
-            return False
-        entry.expands = not isinstance(run, launch.Prepared)
-        entry.run = run
-        return True
+            return None
 
 
 def _bounded(table: _Table) -> _Table:

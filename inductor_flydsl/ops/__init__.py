@@ -48,12 +48,13 @@ OPS: dict[str, Op] = {
             name="rms_norm",
             summary="RMSNorm with fp32 arithmetic, forward and backward, and behind the sum with a residual",
             aten=("aten._fused_rms_norm", "aten._fused_rms_norm_backward"),
-            path="kernels",
+            path="eager",
             dtypes="bf16, fp16, fp32",
             layouts="any row stride and address; a weight in x's dtype, in fp32, or none",
             shapes="any M and N, also dynamic",
             arch=("gfx950",),
-            state="kernels alone, reached by no PyTorch op yet; they run in the simulator; never run on hardware",
+            eager=True,
+            state="eager code alone, compiled graphs keep Inductor's; runs in the simulator; never run on hardware",
         ),
     )
 }

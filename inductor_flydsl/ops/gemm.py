@@ -115,6 +115,14 @@ class Problem:
         batch = "" if self.batch is None else f"{self.batch}, "
         return f"({batch}{self.m}, {self.k}) @ ({batch}{self.k}, {self.n})"
 
+    @property
+    def dtypes_line(self) -> str:
+        return f"{self.dtype_a}, {self.dtype_b} -> {self.dtype_out}".replace("torch.", "")
+
+    @property
+    def strides_line(self) -> str:
+        return f"{self.stride_a} {self.stride_b}"
+
     @staticmethod
     def from_tensors(
         a: torch.Tensor,

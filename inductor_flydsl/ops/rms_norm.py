@@ -89,6 +89,15 @@ class Problem:
     def shapes(self) -> str:
         return f"{self.kind} of ({self.m}, {self.n})"
 
+    @property
+    def dtypes_line(self) -> str:
+        weight = "no" if self.weight is None else str(self.weight[0])
+        return f"{', '.join(map(str, self.dtypes))}, {weight} weight".replace("torch.", "")
+
+    @property
+    def strides_line(self) -> str:
+        return " ".join(map(str, self.strides))
+
     @staticmethod
     def from_tensors(
         *inputs: torch.Tensor,
