@@ -467,7 +467,7 @@ def test_on_a_gpu_autotuning_times_ours_beside_the_others(
     target = device.Target(arch="gfx950", kind="hip", compute_units=256)
     launched: list[str] = []
 
-    def run(kernel: launch.Kernel, tensors: tuple[torch.Tensor, ...]) -> None:
+    def run(kernel: launch.Kernel, tensors: tuple[torch.Tensor, ...], numbers: dict[str, float]) -> None:
         launched.append(kernel.spec.config.tile)
         torch.mm(tensors[0], tensors[1], out=tensors[2])
 
