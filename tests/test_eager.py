@@ -29,8 +29,8 @@ eager = pytest.importorskip("inductor_flydsl.eager")
 
 Python = Callable[..., subprocess.CompletedProcess[str]]
 BF16 = torch.bfloat16
-ALL = {f"aten::{op}{overload}" for op in ("mm", "addmm", "bmm", "baddbmm") for overload in ("", ".dtype")}
-ALL |= {"aten::_fused_rms_norm", "aten::_fused_rms_norm_backward"}
+PRODUCTS = {f"aten::{op}{overload}" for op in ("mm", "addmm", "bmm", "baddbmm") for overload in ("", ".dtype")}
+ALL = PRODUCTS | {"aten::_fused_rms_norm", "aten::_fused_rms_norm_backward"}
 
 
 @pytest.fixture(autouse=True)
@@ -107,6 +107,8 @@ def test_ops_can_be_chosen(simulated: None) -> None:
         eager.enable()
     assert eager.installed() == {}
     eager.enable(["gemm"])
+    assert set(eager.installed()["CPU"]) == PRODUCTS
+    eager.enable()
     assert set(eager.installed()["CPU"]) == ALL
     with pytest.raises(ValueError, match="was given 'gem'; the ops are gemm"):
         eager.enable("gem")
